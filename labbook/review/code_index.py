@@ -9,7 +9,7 @@ import ast
 from dataclasses import field
 
 from labbook.frozen import dataclass
-from labbook.review.definitions import MAX_DEPTH, MODULES, Definitions, Origin
+from labbook.review.definitions import MAX_DEPTH, Definitions, Origin
 from labbook.review.names import (
     LOOPS,
     SCOPES,
@@ -26,23 +26,6 @@ from labbook.review.names import (
     walk,
 )
 from labbook.review.source_file import Source
-
-__all__ = [
-    "LOOPS",
-    "MODULES",
-    "SCOPES",
-    "Code",
-    "Function",
-    "Kind",
-    "assigned_value",
-    "assigns",
-    "dotted_target",
-    "last_name",
-    "parameters",
-    "returned_values",
-    "walk",
-]
-
 
 WRAPPERS = (
     *("torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.DataParallel"),

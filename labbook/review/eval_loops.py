@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name, walk
+from labbook.review.code_index import Code
+from labbook.review.names import dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 
 _EVALUATION_WORDS = {
@@ -51,12 +52,12 @@ def evaluations(code: Code, source: Source) -> Iterator[ast.Call]:
         if function is not None and (function.decorator_list or not code.callers(source, function)):
             continue
         body = loop.body if function is None else function.body
-        calls = [node for node in walk(body) if isinstance(node, ast.Call)]
+        calls = list(of_type(walk(body), ast.Call))
         if any(last_name(call.func) in _TRAINING_CALLS for call in calls):
             continue
         inside = set(_names_in(loop.target))
-        for node in walk(loop.body):
-            if isinstance(node, ast.Call) and dotted_target(node.func) and _takes_batch(node, inside):
+        for node in of_type(walk(loop.body), ast.Call):
+            if dotted_target(node.func) and _takes_batch(node, inside):
                 kind = code.kind(source, node.func)
                 if not _METRIC_NAMES.search(f"{dotted_target(node.func)} {kind.name if kind is not None else ''}"):
                     yield node

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name
-from labbook.review.names import defaults
+from labbook.review.code_index import Code
+from labbook.review.names import defaults, dotted_target, last_name
 from labbook.review.source_file import Source
 
 JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})

@@ -7,7 +7,8 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from labbook.frozen import dataclass
-from labbook.review.code_index import LOOPS, SCOPES, Code, dotted_target, last_name, parameters, walk
+from labbook.review.code_index import Code
+from labbook.review.names import LOOPS, SCOPES, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.source_file import Source
 
 _MAX_DEPTH = 4
@@ -317,9 +318,8 @@ def _step_loops(code: Code, source: Source) -> Iterator[tuple[Loop, list[Event]]
     for loop in loops(source):
         own = [
             node
-            for node in walk(loop.body)
-            if isinstance(node, ast.Call)
-            and (last_name(node.func) in ("backward", "step", *_ZERO) or _calls_backward(code, source, node))
+            for node in of_type(walk(loop.body), ast.Call)
+            if (last_name(node.func) in ("backward", "step", *_ZERO) or _calls_backward(code, source, node))
         ]
         if not any(_nearest_loop(source, node) is loop for node in own):
             continue

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from labbook.review.source_file import Source
 
+Node = TypeVar("Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ASSIGNING = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem)
@@ -50,6 +52,11 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def of_type(nodes: Iterable[ast.AST], kind: type[Node]) -> Iterator[Node]:
+    """Yield the nodes of one kind of syntax."""
+    return (node for node in nodes if isinstance(node, kind))
+
+
 def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
     """Yield the nodes of statements in source order; nested functions and classes only with `into`."""
     waiting: list[ast.AST] = list(reversed(body))
@@ -62,7 +69,7 @@ def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
 
 def returned_values(function: Function) -> list[ast.expr | None]:
     """Return the expressions that a function returns, in order; `None` for a bare `return`."""
-    return [node.value for node in walk(function.body) if isinstance(node, ast.Return)]
+    return [node.value for node in of_type(walk(function.body), ast.Return)]
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

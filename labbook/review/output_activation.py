@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from labbook.review.code_index import Code, Function, Kind, dotted_target, last_name, returned_values, walk
+from labbook.review.code_index import Code, Kind
+from labbook.review.names import Function, dotted_target, last_name, returned_values, walk
 from labbook.review.source_file import Source
 
 _SHAPES = {

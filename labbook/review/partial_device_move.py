@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import dotted_target, last_name, walk
+from labbook.review.names import dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit
 
@@ -29,13 +29,13 @@ def half_moved(source: Source) -> Iterator[Hit]:
         nodes = list(walk(loop.body))
         if not any(isinstance(node, ast.Call) and last_name(node.func) == "backward" for node in nodes):
             continue
-        targets = {dotted_target(one) for one in walk([loop.target]) if isinstance(one, ast.Name)}
+        targets = {dotted_target(one) for one in of_type(walk([loop.target]), ast.Name)}
         moved = {name for node in nodes if (name := _moved_name(node)) in targets}
         if not moved:
             continue
         set_anew = {dotted_target(one) for node in nodes for one in _targets(node)}
-        for node in nodes:
-            if not isinstance(node, ast.Call) or not _USES.search(last_name(node.func)):
+        for node in of_type(nodes, ast.Call):
+            if not _USES.search(last_name(node.func)):
                 continue
             unmoved = [
                 one.id for one in node.args if isinstance(one, ast.Name) and one.id in targets - moved - set_anew

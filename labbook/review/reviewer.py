@@ -15,7 +15,8 @@ from labbook.frozen import dataclass
 from labbook.model.message import Message
 from labbook.model.symptom import SEVERITIES
 from labbook.review import rules as _rules
-from labbook.review.code_index import Code, last_name
+from labbook.review.code_index import Code
+from labbook.review.names import last_name
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.violation import Hit, Rule, Violation
 from labbook.store.text.sentences import Sentences

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from labbook.review.code_index import Code, last_name, parameters
+from labbook.review.code_index import Code
+from labbook.review.names import last_name, parameters
 from labbook.review.source_file import Source
 from labbook.review.unread_options import HARMLESS, read_code
 

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from labbook.review.code_index import Code, last_name
+from labbook.review.code_index import Code
+from labbook.review.names import last_name, of_type
 from labbook.review.source_file import Source, Unreadable, read_source
 
 _PARSING = ("parse_args", "parse_known_args", "parse_intermixed_args")
@@ -59,8 +60,8 @@ def _other_texts(code: Code) -> set[str]:
     return {
         word
         for source in code.sources
-        for node in source.nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in declaring
+        for node in of_type(source.nodes, ast.Constant)
+        if isinstance(node.value, str) and node not in declaring
         for word in node.value.replace(".", " ").split()
     }
 
@@ -69,8 +70,8 @@ def _escapes(code: Code, source: Source) -> bool:
     """Whether parsed options are used as a whole where the files do not show what is read."""
     names = _USUAL_NAMES | {
         last_name(target)
-        for node in source.nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) in _PARSING
+        for node in of_type(source.nodes, ast.Assign)
+        if isinstance(node.value, ast.Call) and last_name(node.value.func) in _PARSING
         for target in (node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets)
     }
     for node in source.nodes:

@@ -6,17 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import (
-    Code,
-    Function,
-    assigned_value,
-    assigns,
-    dotted_target,
-    last_name,
-    parameters,
-    walk,
-)
+from labbook.review.code_index import Code
 from labbook.review.expressions import made_of, names_in
+from labbook.review.names import Function, assigned_value, assigns, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.rules.model_classes import axis_of
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
@@ -86,7 +78,7 @@ def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
         if found is None or any(_FAR_BELOW.search(ast.unparse(step)) for step in steps):
             continue
         # Weights that are multiplied by the mask again, and divided by their sum, are right.
-        again = (one for one in ast.walk(function) if isinstance(one, ast.BinOp) and one.lineno > call.lineno)
+        again = (one for one in of_type(ast.walk(function), ast.BinOp) if one.lineno > call.lineno)
         if not any(_is_masked(one) for one in again):
             yield Hit(found, {"mask": ast.unparse(found)})
 
@@ -103,11 +95,7 @@ def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
         sides = products[0].args if isinstance(products[0], ast.Call) else [products[0].left, products[0].right]
         turned = ast.unparse(sides[1]) if len(sides) > 1 else ""
         # Slots compete for inputs, and divide their weights by the sum over the keys.
-        others = [
-            one
-            for one in ast.walk(function)
-            if isinstance(one, ast.Call) and last_name(one.func) == last_name(call.func)
-        ]
+        others = [one for one in of_type(ast.walk(function), ast.Call) if last_name(one.func) == last_name(call.func)]
         divided = any(
             isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) and "sum" in ast.unparse(one.right)
             for one in ast.walk(function)
@@ -119,9 +107,7 @@ def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
 
 def _attentions(source: Source) -> Iterator[tuple[ast.Call, Function, list[ast.expr]]]:
     """Each softmax of products of matrices: its call, its function, and all that the scores are given there."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in of_type(source.nodes, ast.Call):
         func = node.func.func if isinstance(node.func, ast.Call) else node.func
         function = source.function(node)
         if last_name(func).lower() != "softmax" or function is None:
@@ -190,7 +176,7 @@ def _sources_of(function: Function, product: ast.expr) -> list[ast.expr]:
     for value in found:
         for name in {dotted_target(one) for one in ast.walk(value)} - {"", "self"} - seen:
             seen.add(name)
-            found += [node.value for node in ast.walk(function) if isinstance(node, ast.Assign) and assigns(node, name)]
+            found += [node.value for node in of_type(ast.walk(function), ast.Assign) if assigns(node, name)]
             found += [one for one in _assigned(function, name) if isinstance(one, ast.BinOp)]
     return found
 
@@ -213,15 +199,15 @@ def _splits_heads(cls: ast.ClassDef) -> bool:
     """Whether a class with heads gives a tensor a fourth axis."""
     shapes = [
         node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], (ast.List, ast.Tuple)) else node.args
-        for node in ast.walk(cls)
-        if isinstance(node, ast.Call) and last_name(node.func) in ("view", "reshape")
+        for node in of_type(ast.walk(cls), ast.Call)
+        if last_name(node.func) in ("view", "reshape")
     ]
     return any(len(shape) >= 4 for shape in shapes) and "head" in ast.unparse(cls).lower()
 
 
 def _has_factor(step: ast.expr) -> bool:
     """Whether a step has a product or quotient that may be a scale: of anything but a mask."""
-    factors = (one for one in ast.walk(step) if isinstance(one, ast.BinOp) and isinstance(one.op, (ast.Mult, ast.Div)))
+    factors = (one for one in of_type(ast.walk(step), ast.BinOp) if isinstance(one.op, (ast.Mult, ast.Div)))
     return any(not _is_masked(one) and not _FAR_BELOW.search(ast.unparse(one)) for one in factors)
 
 
@@ -259,12 +245,12 @@ def _is_mask(node: ast.expr) -> bool:
 )
 def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
     """A transformer reads the vectors of tokens, and nothing in the file has to do with their positions."""
-    models = [node for node in source.nodes if isinstance(node, ast.ClassDef) and code.is_module(source, node)]
+    models = [node for node in of_type(source.nodes, ast.ClassDef) if code.is_module(source, node)]
     # The text has no comments, in which a word about positions proves nothing.
     if not models or not code.calls.get("backward") or _ORDERED.search(ast.unparse(source.tree)):
         return
     for node in models:
-        made = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        made = list(of_type(ast.walk(node), ast.Call))
         names = {dotted.rpartition(".")[2] for one in made if (dotted := source.dotted(one.func)).startswith(_LAYERS)}
         if "Embedding" not in names or not names & _MIXING:
             continue
@@ -295,7 +281,7 @@ def positions_along_batch(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _calls(source: Source, *names: str) -> Iterator[ast.Call]:
-    return (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in names)
+    return (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in names)
 
 
 @warning("positions_missing", "Devlin et al. 2019, BERT: positions count from 0", row="loop-bug")
@@ -355,7 +341,7 @@ def _is_rotation(code: Code, source: Source, node: ast.AST) -> bool:
     followed, kind = code.function_named(source, node.func), code.kind(source, node.func)
     if followed is None and kind is not None and kind.class_node is not None and kind.class_source is not None:
         followed = code.method(kind.class_source, kind.class_node, "forward")
-    sums = (one for one in ast.walk(followed[1]) if isinstance(one, ast.BinOp)) if followed is not None else ()
+    sums = of_type(ast.walk(followed[1]), ast.BinOp) if followed is not None else ()
     return followed is not None and any(_adds_cosine_and_sine(code, followed[0], one) for one in sums)
 
 

@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, Kind, dotted_target, last_name
+from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import constant, signed_terms
+from labbook.review.names import LOOPS, dotted_target, last_name, of_type
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -107,7 +108,7 @@ def _factor_of_average(term: ast.expr, average: str) -> tuple[bool, ast.expr | N
 @warning("averaged_weights_misused", "torch_ema: `restore` after an evaluation with averaged weights", row="loop-bug")
 def average_left_in_model(code: Code, source: Source) -> Iterator[Hit]:
     """Averaged weights are put into the model in a loop of training, and are never taken out again."""
-    for owner in (node for node in source.nodes if isinstance(node, ast.ClassDef)):
+    for owner in of_type(source.nodes, ast.ClassDef):
         methods = {one.name for one in owner.body if isinstance(one, ast.FunctionDef)}
         back = [name for name in methods if _PUT_BACK.search(name)]
         if not back or any(code.calls.get(name) for name in back) or any(code.loaded.get(name) for name in back):
@@ -115,6 +116,6 @@ def average_left_in_model(code: Code, source: Source) -> Iterator[Hit]:
         for name in sorted(name for name in methods - set(back) if _PUT_IN.search(name)):
             for where, call in code.calls.get(name, ()):
                 loop = next((one for one in where.parents_of(call) if isinstance(one, LOOPS)), None)
-                called = {last_name(one.func) for one in ast.walk(loop) if isinstance(one, ast.Call)} if loop else set()
+                called = {last_name(one.func) for one in of_type(ast.walk(loop), ast.Call)} if loop else set()
                 if where is source and "backward" in called and dotted_target(getattr(call.func, "value", call)):
                     yield Hit(call, {"call": ast.unparse(call.func), "back": back[0]})

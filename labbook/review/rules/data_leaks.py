@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 
-from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
+from labbook.review.names import assigns, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
@@ -30,8 +31,8 @@ _SPLITS = ("random_split", "train_test_split")
 @warning("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
 def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
     """A scaler is fitted on all rows, which are split into training and validation data only after that."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call) or not node.args:
+    for node in of_type(source.nodes, ast.Call):
+        if not node.args:
             continue
         rows = node.args[0]
         while isinstance(rows, ast.Call) and last_name(rows.func) == "fit_transform" and rows.args:
@@ -52,8 +53,8 @@ def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
 def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
     """Names of what a fitted scaler makes of the rows that it was fitted on, and of the rows themselves."""
     names = {rows} if last_name(fit.func) == "fit" else set()
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
+    for node in of_type(source.nodes, ast.Assign):
+        if not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
             continue
         call = node.value
         is_result = call is fit or (
@@ -68,8 +69,8 @@ def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[s
 @note("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
 def scaled_before_split(code: Code, source: Source) -> Iterator[Hit]:
     """All rows are scaled by their own mean and deviation, and divided into training and validation data after that."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.BinOp):
+    for node in of_type(source.nodes, ast.Assign):
+        if not isinstance(node.value, ast.BinOp):
             continue
         name = dotted_target(node.targets[0])
         rows = _scaled_by_themselves(code, source, node.value)
@@ -118,8 +119,8 @@ def fitted_again(code: Code, source: Source) -> Iterator[Hit]:
     """A scaler is fitted on held-out rows although the same kind of scaler was fitted on those of training."""
     fits = [
         (node, source.function(node), ast.unparse(node.args[0]), kind.name)
-        for node in source.nodes
-        if isinstance(node, ast.Call) and node.args and (kind := _scaler(code, source, node)) is not None
+        for node in of_type(source.nodes, ast.Call)
+        if node.args and (kind := _scaler(code, source, node)) is not None
     ]
     for node, function, rows, fitted in fits:
         twins = {_HELD_OUT.sub(part, rows) for part in ("train", "tr", "training")} - {rows}
@@ -159,7 +160,7 @@ def _windows_in(body: Sequence[ast.stmt], makers: Set[str]) -> set[str]:
     names: set[str] = set()
     for node in walk(body):
         if isinstance(node, ast.For) and _cuts_windows(node):
-            calls = [one for one in ast.walk(node) if isinstance(one, ast.Call) and last_name(one.func) == "append"]
+            calls = [one for one in of_type(ast.walk(node), ast.Call) if last_name(one.func) == "append"]
             names |= {dotted_target(one.func.value) for one in calls}  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and _is_made_of(node.value, names, makers):
             names |= {dotted_target(one) for target in node.targets for one in ast.walk(target)}
@@ -233,7 +234,7 @@ def _is_written(source: Source, node: ast.AST) -> bool:
 @warning("train_val_overlap", "scikit-learn, cross_val_score: each fold fits a clone of the estimator", row="data")
 def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
     """The folds of a cross-validation train one model, which has seen the validation rows in the folds before."""
-    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+    for loop in of_type(source.nodes, ast.For):
         if not any(isinstance(one, ast.Call) and _is_split_of_folds(code, source, one) for one in ast.walk(loop.iter)):
             continue
         called = [one for _, one in reached_nodes(code, source, loop.body)]
@@ -268,7 +269,7 @@ def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
     """The transform of the validation part is replaced, and so is that of the training part: both read one data set."""
     if not code.calls.get("random_split"):
         return
-    targets = [node.targets[0] for node in source.nodes if isinstance(node, ast.Assign)]
+    targets = [node.targets[0] for node in of_type(source.nodes, ast.Assign)]
     attributes = [one for one in targets if isinstance(one, ast.Attribute)]
     for target in (one for one in attributes if "transform" in one.attr):
         inner = target.value if isinstance(target.value, ast.Attribute) else None
@@ -284,7 +285,7 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
     if any(code.calls.get(name) for name in _REMAINDERS):
         return
     draws: dict[tuple[ast.AST | None, str], tuple[str, ast.AST]] = {}
-    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)):
+    for node in (one for one in of_type(source.nodes, ast.Assign) if isinstance(one.value, ast.Call)):
         call, name = node.value, dotted_target(node.targets[0])
         if not isinstance(call, ast.Call) or last_name(call.func) not in ("choice", "sample"):
             continue

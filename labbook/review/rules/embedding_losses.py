@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name, parameters
+from labbook.review.code_index import Code
+from labbook.review.names import dotted_target, last_name, of_type, parameters
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -22,8 +23,8 @@ _HINGES = ("relu", "clamp", "clip", "maximum", "max")
 @warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: z = mean + deviation * noise", row="loop-bug")
 def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
     """Noise is scaled by a log variance, or by a variance, instead of the standard deviation."""
-    for node in source.nodes:
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+    for node in of_type(source.nodes, ast.BinOp):
+        if not isinstance(node.op, ast.Mult):
             continue
         for scale, noise in ((node.left, node.right), (node.right, node.left)):
             if not _is_noise(code, source, noise):
@@ -49,11 +50,9 @@ def _is_log_variance(node: ast.AST) -> bool:
 
 def _is_changed(source: Source, node: ast.AST) -> bool:
     """Whether a function computes what it calls a log variance: half of it, its exponential."""
-    for one in ast.walk(source.function(node) or source.tree):
-        if (
-            isinstance(one, ast.Assign)
-            and any(last_name(target) == last_name(node) for target in one.targets)
-            and re.search(r"0?\.5|exp|softplus|sqrt|/ ?2", ast.unparse(one.value))
+    for one in of_type(ast.walk(source.function(node) or source.tree), ast.Assign):
+        if any(last_name(target) == last_name(node) for target in one.targets) and re.search(
+            r"0?\.5|exp|softplus|sqrt|/ ?2", ast.unparse(one.value)
         ):
             return True
     return False
@@ -62,9 +61,7 @@ def _is_changed(source: Source, node: ast.AST) -> bool:
 @warning("triplet_swapped", "Schroff et al. 2015, FaceNet, equation 3", row="loop-bug")
 def swapped_triplet(code: Code, source: Source) -> Iterator[Hit]:
     """A triplet loss pulls the negative towards the anchor and pushes the positive away."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in of_type(source.nodes, ast.Call):
         names = [last_name(one) for one in node.args]
         if "triplet" in ast.unparse(node.func).lower() and len(names) >= 3:
             own = code.function_named(source, node.func)
@@ -112,7 +109,7 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[str, int]]:
 )
 def pairs_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """A contrastive loss pulls pairs of different samples together, and pushes those of the same class apart."""
-    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)):
+    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
         for same, other in ((node.left, node.right), (node.right, node.left)):
             name = _factor(same)
             is_rest = ast.unparse(other).startswith((f"(1 - {name})", f"(1.0 - {name})"))

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
+from labbook.review.code_index import Code
+from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -30,7 +31,7 @@ _DROPOUT = re.compile(r"(?:torch|paddle)\.nn\.(?:Alpha)?Dropout\w*")
 
 
 def _forwards(code: Code, source: Source) -> Iterator[tuple[ast.ClassDef, Function]]:
-    for cls in (node for node in source.nodes if isinstance(node, ast.ClassDef)):
+    for cls in of_type(source.nodes, ast.ClassDef):
         found = next((one for one in cls.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None)
         if found is not None and code.is_module(source, cls):
             yield cls, found
@@ -43,7 +44,7 @@ def unused_value(code: Code, source: Source) -> Iterator[Hit]:
         nodes = list(ast.walk(forward))
         if any(isinstance(one, ast.Call) and last_name(one.func) in _LOOKS_UP for one in nodes):
             continue
-        statements = [one for one in walk(forward.body) if isinstance(one, ast.Assign) and len(one.targets) == 1]
+        statements = [one for one in of_type(walk(forward.body), ast.Assign) if len(one.targets) == 1]
         read = _read_names(source, nodes)
         for node in statements:
             name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
@@ -55,8 +56,8 @@ def unused_value(code: Code, source: Source) -> Iterator[Hit]:
 def _read_names(source: Source, nodes: list[ast.AST]) -> set[str]:
     """The names that are read other than to make their own next value."""
     read = set()
-    for node in nodes:
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+    for node in of_type(nodes, ast.Name):
+        if not isinstance(node.ctx, ast.Store):
             statement = source.statement(node)
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if not isinstance(target, ast.Name) or target.id != node.id:
@@ -108,7 +109,7 @@ def _severity(name: str) -> str:
 def _is_called_with(code: Code, cls: ast.ClassDef, at: int) -> bool:
     """Whether the program itself passes a model its argument number `at`; a library, such as a solver, may have to."""
     for source in code.sources:
-        for call in (one for one in source.nodes if isinstance(one, ast.Call) and len(one.args) > at):
+        for call in (one for one in of_type(source.nodes, ast.Call) if len(one.args) > at):
             kind = code.kind(source, call.func)
             # `cls(...)` makes the model, `cls(...)(x)` calls it.
             if kind is not None and kind.class_node is cls and code.class_named(source, call.func) is None:
@@ -120,8 +121,8 @@ def _is_called_with(code: Code, cls: ast.ClassDef, at: int) -> bool:
 def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
     """A forward joins the output of a layer with itself along the features, where it should join another value."""
     for _, forward in _forwards(code, source):
-        for node in walk(forward.body):
-            if not isinstance(node, ast.Call) or source.dotted(node.func) not in _JOINS or not node.args:
+        for node in of_type(walk(forward.body), ast.Call):
+            if source.dotted(node.func) not in _JOINS or not node.args:
                 continue
             parts = node.args[0].elts if isinstance(node.args[0], (ast.List, ast.Tuple)) else []
             axis = next((k.value for k in node.keywords if k.arg in ("dim", "axis")), None) or next(
@@ -165,9 +166,7 @@ def _made_in_forward(code: Code, source: Source) -> Iterator[tuple[ast.Call, str
                 yield node, layer
             elif isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) and above.value is node:
                 name = above.targets[0].id
-                uses = [
-                    source.parents.get(one) for one in ast.walk(forward) if isinstance(one, ast.Name) and one.id == name
-                ]
+                uses = [source.parents.get(one) for one in of_type(ast.walk(forward), ast.Name) if one.id == name]
                 called = [one for one in uses if isinstance(one, ast.Call) and dotted_target(one.func) == name]
                 if called and not any(isinstance(one, ast.Attribute) for one in uses):
                     yield node, layer
@@ -178,8 +177,8 @@ def shared_batch_norm(code: Code, source: Source) -> Iterator[Hit]:
     """One batch norm normalises the outputs of several layers, so that its running statistics fit none of them."""
     for _, forward in _forwards(code, source):
         fed: dict[str, set[str]] = {}
-        for node in walk(forward.body):
-            if not isinstance(node, ast.Call) or len(node.args) != 1:
+        for node in of_type(walk(forward.body), ast.Call):
+            if len(node.args) != 1:
                 continue
             kind = code.kind(source, node.func)
             made = code.made(source, node.args[0])

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code
+from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -22,8 +23,8 @@ _DDPM = "Ho et al. 2020, DDPM, equation 4: x_t = sqrt(alpha_bar) * x_0 + sqrt(1 
 @warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: normal noise", row="loop-bug")
 def uniform_noise(code: Code, source: Source) -> Iterator[Hit]:
     """A latent code is drawn with uniform noise: mean plus deviation times a number between 0 and 1."""
-    for node in source.nodes:
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+    for node in of_type(source.nodes, ast.BinOp):
+        if not isinstance(node.op, ast.Mult):
             continue
         if not isinstance(above := source.parents.get(node), ast.BinOp) or not isinstance(above.op, ast.Add):
             continue
@@ -41,7 +42,7 @@ def _is_drawn(node: ast.expr | None, names: tuple[str, ...]) -> bool:
 @warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
 def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
     """The target of a denoiser is noise that is drawn a second time, not the noise that was added."""
-    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
+    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) >= 2):
         target = call.args[1]
         if last_name(call.func) not in _LOSSES and not re.search(r"loss|criterion|mse", ast.unparse(call.func)):
             continue
@@ -49,7 +50,7 @@ def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
         if not _is_drawn(made, ("randn_like",)):
             continue
         scope = source.function(call) or source.tree
-        others = [one for one in ast.walk(scope) if isinstance(one, ast.Call) and one is not made]
+        others = [one for one in of_type(ast.walk(scope), ast.Call) if one is not made]
         again = any(ast.unparse(one) == ast.unparse(made) for one in others)  # type: ignore[arg-type]
         uses = [one for one in ast.walk(scope) if dotted_target(one) == dotted_target(target) != ""]
         if again and len(uses) <= 2:
@@ -79,8 +80,8 @@ def noise_not_cumulative(code: Code, source: Source) -> Iterator[Hit]:
 
 def _mixtures(code: Code, source: Source) -> Iterator[tuple[ast.BinOp, ast.expr]]:
     """Sums of a sample and of normal noise with shares that add up to 1, or roots of such: the sum, the first share."""
-    for node in source.nodes:
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+    for node in of_type(source.nodes, ast.BinOp):
+        if not isinstance(node.op, ast.Add):
             continue
         sides = [one for one in (node.left, node.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)]
         if len(sides) != 2:

@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_under_no_grad
+from labbook.review.names import dotted_target, last_name, of_type
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -30,12 +31,12 @@ _ANCHORS = re.compile(
 )
 def sampled_without_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """The code of a variational autoencoder is drawn by `sample()`, through which no gradient reaches the encoder."""
-    calls = {last_name(node.func) for node in source.nodes if isinstance(node, ast.Call)}
+    calls = {last_name(node.func) for node in of_type(source.nodes, ast.Call)}
     names = calls | {last_name(node) for node in source.nodes if isinstance(node, (ast.Name, ast.Attribute))}
     if "log_prob" in calls or "backward" not in calls or not any(map(_DIVERGENCE.search, names)):
         return
-    for node in source.nodes:
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "sample":
+    for node in of_type(source.nodes, ast.Call):
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "sample":
             continue
         drawn = code.kind(source, node.func.value)
         given = drawn.call.args[:2] if drawn is not None and drawn.name in _NORMALS else []
@@ -62,8 +63,8 @@ def twins_collapse(code: Code, source: Source) -> Iterator[Hit]:
         return
     views = Counter(
         (source.function(node) or source.tree, ast.unparse(node.func))
-        for node in source.nodes
-        if isinstance(node, ast.Call) and not source.dotted(node.func) and _is_model(code, source, node.func)
+        for node in of_type(source.nodes, ast.Call)
+        if not source.dotted(node.func) and _is_model(code, source, node.func)
     )
     if not views or max(views.values()) < 2:
         return
@@ -103,8 +104,8 @@ def _is_similarity(source: Source, node: ast.AST) -> bool:
 )
 def metric_over_batches(code: Code, source: Source) -> Iterator[Hit]:
     """The number of right predictions is divided by the number of batches."""
-    for node in source.nodes:
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not isinstance(node.right, ast.Call):
+    for node in of_type(source.nodes, ast.BinOp):
+        if not isinstance(node.op, ast.Div) or not isinstance(node.right, ast.Call):
             continue
         counted = node.left
         while isinstance(counted, ast.BinOp) and isinstance(counted.op, ast.Mult):
@@ -117,16 +118,14 @@ def metric_over_batches(code: Code, source: Source) -> Iterator[Hit]:
         if size is None or (isinstance(size, ast.Constant) and size.value in (1, None)):
             continue
         scope = source.function(node) or source.tree
-        sums = [
-            one.value for one in ast.walk(scope) if isinstance(one, ast.AugAssign) and dotted_target(one.target) == name
-        ]
+        sums = [one.value for one in of_type(ast.walk(scope), ast.AugAssign) if dotted_target(one.target) == name]
         if sums and all(_counts_right(one) for one in sums):
             yield Hit(node, {"count": name, "loader": ast.unparse(length.args[0])})
 
 
 def _counts_right(node: ast.expr) -> bool:
     """Whether this is the number of equal elements: `(prediction == label).sum().item()`."""
-    called = {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    called = {last_name(one.func) for one in of_type(ast.walk(node), ast.Call)}
     equal = any(isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq) for one in ast.walk(node))
     divided = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in ast.walk(node))
     return "sum" in called and (equal or "eq" in called) and "mean" not in called and not divided

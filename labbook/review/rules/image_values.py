@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
+from labbook.review.names import dotted_target, last_name, of_type, walk
 from labbook.review.rules.data_pipeline import argument, find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
@@ -24,8 +25,8 @@ def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
         or any("batchnorm" in n.lower() for n in code.calls)
     ):
         return
-    for node in source.nodes:
-        if isinstance(node, ast.Call) and source.dotted(node.func) in (
+    for node in of_type(source.nodes, ast.Call):
+        if source.dotted(node.func) in (
             "torchvision.transforms.ToTensor",
             "paddle.vision.transforms.ToTensor",
         ):
@@ -80,14 +81,7 @@ def _is_from_tensor_loader(code: Code, source: Source, node: ast.expr) -> bool:
     name = dotted_target(node)
     for outer in source.parents_of(node):
         if isinstance(outer, ast.For) and name in {dotted_target(one) for one in walk([outer.target])}:
-            if (
-                sum(
-                    1
-                    for one in walk(outer.body)
-                    if isinstance(one, ast.Assign) and name in map(dotted_target, one.targets)
-                )
-                > 1
-            ):
+            if sum(1 for one in of_type(walk(outer.body), ast.Assign) if name in map(dotted_target, one.targets)) > 1:
                 return False
             loader = find_loader(code, source, outer.iter)
             data = argument(loader.call, 0, "dataset") if loader is not None else None
@@ -130,7 +124,7 @@ def stored_data_changed(code: Code, source: Source) -> Iterator[Hit]:
     for where, function in code.functions.get("__getitem__", ()):
         if where is not source:
             continue
-        for node in (one for one in walk(function.body) if isinstance(one, ast.AugAssign)):
+        for node in of_type(walk(function.body), ast.AugAssign):
             stored = code.made(source, node.target) if isinstance(node.target, ast.Name) else node.target
             if not isinstance(stored, ast.Subscript) or not dotted_target(stored.value).startswith("self."):
                 continue
@@ -142,7 +136,7 @@ def stored_data_changed(code: Code, source: Source) -> Iterator[Hit]:
 
 def _is_array(source: Source, node: ast.expr) -> bool:
     """Whether a value is an array or a tensor with more than one axis as far as its making says."""
-    called = {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    called = {last_name(one.func) for one in of_type(ast.walk(node), ast.Call)}
     library = any(source.dotted(one).startswith(("numpy.", "torch.", "paddle.")) for one in ast.walk(node))
     return bool(called & {"astype", "float", "from_numpy", "as_tensor"}) or (library and bool(called))
 
@@ -152,19 +146,15 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
     """An image of bytes is converted to a float tensor without scaling."""
     if any("ormali" in name for name in code.calls) or "255" in "\n".join(source.lines):
         return
-    for node in source.nodes:
-        if (
-            not isinstance(node, ast.Call)
-            or last_name(node.func) != "float"
-            or not isinstance(node.func, ast.Attribute)
-        ):
+    for node in of_type(source.nodes, ast.Call):
+        if last_name(node.func) != "float" or not isinstance(node.func, ast.Attribute):
             continue
         text = ast.unparse(node.func.value)
         inner = next(
             (
                 n
-                for n in ast.walk(node.func.value)
-                if isinstance(n, ast.Call) and source.dotted(n.func) in ("torch.from_numpy", "torch.tensor")
+                for n in of_type(ast.walk(node.func.value), ast.Call)
+                if source.dotted(n.func) in ("torch.from_numpy", "torch.tensor")
             ),
             None,
         )

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import SCOPES, Code, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code
+from labbook.review.names import SCOPES, assigns, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, dotted_target, last_name
+from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
+from labbook.review.names import LOOPS, dotted_target, last_name, of_type
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
@@ -23,7 +24,7 @@ def step_after_batches(code: Code, source: Source) -> Iterator[Hit]:
     """Gradients are cleared for each batch, and the optimizer steps once, after the loop over the batches."""
     if any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in source.nodes):
         return
-    for batches in (node for node in source.nodes if isinstance(node, ast.For)):
+    for batches in of_type(source.nodes, ast.For):
         found = events(code, source, batches.body)
         cleared = [one for one in found if one.what == "zero" and one.always and one.direct]
         others = {one.what for one in found} & {"step", "unknown"}

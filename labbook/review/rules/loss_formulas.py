@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import SCOPES, Code, Function, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.expressions import constant, made_of, names_in, number, signed_terms
+from labbook.review.names import SCOPES, Function, dotted_target, last_name, of_type, walk
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -65,7 +66,7 @@ def score_as_loss(code: Code, source: Source) -> Iterator[Hit]:
             called = owner.name if owner is not None and function.name == "forward" else function.name
             if where is not source or "loss" not in called.lower() or not _SCORE.search(called):
                 continue
-            ends = [node for node in walk(function.body) if isinstance(node, ast.Return) and node.value is not None]
+            ends = [node for node in of_type(walk(function.body), ast.Return) if node.value is not None]
             scores = [one for one in ends if one.value is not None and _is_score(code, source, one.value)]
             if ends and len(scores) == len(ends) and not _is_negated_later(source, called):
                 yield Hit(ends[-1], {"loss": called, "returned": ast.unparse(ends[-1].value or ends[-1])})
@@ -75,8 +76,8 @@ def _is_negated_later(source: Source, called: str) -> bool:
     """Whether the result of a loss, or of an object of its class, is used with a minus."""
     objects = {
         last_name(node.targets[0])
-        for node in source.nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) == called
+        for node in of_type(source.nodes, ast.Assign)
+        if isinstance(node.value, ast.Call) and last_name(node.value.func) == called
     }
     return any(_is_turned(source, name) for name in {called, *objects} - {""})
 
@@ -203,7 +204,7 @@ def labels_not_mixed(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _reads(body: list[ast.stmt], name: str) -> list[ast.AST]:
-    return [one for one in walk(body) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)]
+    return [one for one in of_type(walk(body), ast.Name) if one.id == name and isinstance(one.ctx, ast.Load)]
 
 
 def _share_of_mixing(node: ast.AST) -> str:
@@ -239,7 +240,7 @@ def _is_result_read(code: Code, end: ast.AST | None, function: Function, share: 
 @warning("loss_formula_wrong", "Goodfellow et al. 2016, Deep Learning, 7.1: the penalty is added", row="loop-bug")
 def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
     """A penalty on the weights is subtracted from the loss, so that training makes the weights larger."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Assign)):
+    for node in of_type(source.nodes, ast.Assign):
         if "loss" not in last_name(node.targets[0]).lower() or any(k in ast.unparse(node) for k in ("elbo", "reward")):
             continue
         terms = list(signed_terms(node.value))
@@ -254,8 +255,8 @@ def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
 @warning("loss_formula_wrong", "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives", row="loop-bug")
 def weights_inverted(code: Code, source: Source) -> Iterator[Hit]:
     """A loss gives the frequent class the larger weight: `positives / negatives`, `counts / total`."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call) or not last_name(node.func)[:1]:
+    for node in of_type(source.nodes, ast.Call):
+        if not last_name(node.func)[:1]:
             continue
         positive, weight = argument(node, 99, "pos_weight"), argument(node, 99, "weight")
         if positive is not None:

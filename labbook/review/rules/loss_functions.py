@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_under_no_grad
+from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
@@ -40,9 +41,7 @@ def _loss_of(code: Code, source: Source, call: ast.Call) -> str:
 
 
 def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str]]:
-    for node in source.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in of_type(source.nodes, ast.Call):
         given = (
             node.args[0] if node.args else next((k.value for k in node.keywords if k.arg in ("input", "logit")), None)
         )
@@ -80,8 +79,8 @@ def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
 @error("name_shadowed_callable", "reports of `'Tensor' object is not callable`")
 def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
     """A loop assigns the result of a call to the name of the called object."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+    for node in of_type(source.nodes, ast.Assign):
+        if len(node.targets) != 1 or not isinstance(node.value, ast.Call):
             continue
         name = dotted_target(node.targets[0])
         call = node.value
@@ -113,8 +112,8 @@ def loss_accumulated(code: Code, source: Source) -> Iterator[Hit]:
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
         back = {
             dotted_target(node.func.value): node
-            for node in walk(loop.body)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+            for node in of_type(walk(loop.body), ast.Call)
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
         }
         back.pop("", None)
         for node in walk(loop.body):
@@ -183,8 +182,8 @@ def _is_still_loss(loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool
 def _cut(source: Source, loop: ast.AST, total: str) -> bool:
     """Whether a total is detached in the loop, or `backward` is called on it."""
     scope = source.function(loop) or source.tree
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    for node in of_type(ast.walk(scope), ast.Call):
+        if isinstance(node.func, ast.Attribute):
             inner = dotted_target(node.func.value)
             if inner == total and node.func.attr in ("backward", "detach_", "clear", "pop"):
                 return True

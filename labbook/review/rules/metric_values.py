@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.expressions import names_in, number
-from labbook.review.names import named_values
+from labbook.review.names import assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.rules.model_classes import input_and_axis
@@ -42,8 +42,8 @@ def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
     """Outputs are compared with 0.5 although the loss takes them for logits, of which 0 is the middle."""
     if not any(code.calls.get(name) for name in _WITH_LOGITS):
         return
-    for node in source.nodes:
-        if not isinstance(node, ast.Compare) or number(node.comparators[0]) != 0.5:
+    for node in of_type(source.nodes, ast.Compare):
+        if number(node.comparators[0]) != 0.5:
             continue
         if not isinstance(node.ops[0], (ast.Gt, ast.GtE)):
             continue
@@ -80,13 +80,13 @@ def _is_compared(node: ast.AST, names: set[str], call: ast.Call) -> bool:
 @warning("metric_of_wrong_values", "PyTorch examples, ImageNet: meters are reset for each epoch", row="loop-bug")
 def total_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """A total over batches is divided by the length of one epoch, and is never set back to 0 between epochs."""
-    for epochs in (node for node in source.nodes if isinstance(node, ast.For)):
+    for epochs in of_type(source.nodes, ast.For):
         counter = {last_name(one) for one in ast.walk(epochs.target)} - {""}
         for batches in (one for one in epochs.body if isinstance(one, ast.For)):
             sums = {
                 dotted_target(one.target)
-                for one in walk(batches.body)
-                if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add)
+                for one in of_type(walk(batches.body), ast.AugAssign)
+                if isinstance(one.op, ast.Add)
             }
             for name in sums - {""}:
                 start = code.value(source, name, epochs)
@@ -104,8 +104,8 @@ def _outermost_formula(source: Source, node: ast.expr) -> ast.expr:
 
 def _share_of_epoch(source: Source, epochs: ast.For, batches: ast.For, total: str) -> ast.BinOp | None:
     """The division of a total by a length, after the loop over batches."""
-    for node in walk(epochs.body[epochs.body.index(batches) + 1 :]):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+    for node in of_type(walk(epochs.body[epochs.body.index(batches) + 1 :]), ast.BinOp):
+        if not isinstance(node.op, ast.Div):
             continue
         length = isinstance(node.right, ast.Call) and last_name(node.right.func) == "len"
         if length and total in {dotted_target(one) for one in ast.walk(node.left)}:
@@ -118,7 +118,7 @@ def _share_of_epoch(source: Source, epochs: ast.For, batches: ast.For, total: st
 )
 def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     """Predictions of a loader that shuffles are compared with labels in the order of the data set."""
-    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+    for loop in of_type(source.nodes, ast.For):
         loader = find_loader(code, source, loop.iter)
         shuffle = argument(loader.call, 99, "shuffle") if loader is not None else None
         if not (isinstance(shuffle, ast.Constant) and shuffle.value is True):
@@ -133,10 +133,8 @@ def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
             )
             or (isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add))
         }
-        made = {
-            dotted_target(one) for one in ast.walk(loop) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-        }
-        for call in (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in _METRICS):
+        made = {dotted_target(one) for one in of_type(ast.walk(loop), ast.Name) if isinstance(one.ctx, ast.Store)}
+        for call in (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in _METRICS):
             if source.function(call) is not source.function(loop) or len(call.args) < 2 or call.lineno < loop.lineno:
                 continue
             inside = [bool(names_in(code, source, one) & (filled | made) - {""}) for one in call.args[:2]]
@@ -155,14 +153,10 @@ def scaled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     for where, fit in code.calls.get("fit_transform", ()):
         scaler = dotted_target(fit.func.value) if isinstance(fit.func, ast.Attribute) and where is source else ""
         rows = next((name for one in ast.walk(fit) if _is_training_target(name := last_name(one))), "")
-        uses = [
-            node.attr
-            for node in source.nodes
-            if isinstance(node, ast.Attribute) and dotted_target(node.value) == scaler
-        ]
+        uses = [node.attr for node in of_type(source.nodes, ast.Attribute) if dotted_target(node.value) == scaler]
         if not scaler or not rows or set(uses) - {"fit_transform", "fit"} or code.loaded.get("inverse_transform"):
             continue
-        for call in (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in _ERRORS):
+        for call in (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in _ERRORS):
             raw = next((name for one in call.args[:2] if (name := dotted_target(one)) in _twins(rows)), "")
             if raw and call.lineno > fit.lineno and not _is_given_between(source, raw, fit, call):
                 yield Hit(call, {"raw": raw, "scaler": scaler})

@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import (
-    Code,
+from labbook.review.code_index import Code, Kind
+from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
+from labbook.review.names import (
     Function,
-    Kind,
     assigned_value,
     assigns,
     dotted_target,
     last_name,
+    of_type,
     returned_values,
     walk,
 )
-from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -145,7 +145,7 @@ def determinant_sign(code: Code, source: Source) -> Iterator[Hit]:
 
 def _directions(code: Code, source: Source) -> Iterator[int]:
     """Yield the direction of each layer of a flow in a file."""
-    for cls in (node for node in source.nodes if isinstance(node, ast.ClassDef)):
+    for cls in of_type(source.nodes, ast.ClassDef):
         if code.is_module(source, cls):
             yield from (_direction(code, where, *pair) for where, pair in _results(code, source, cls))
 

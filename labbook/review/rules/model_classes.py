@@ -6,7 +6,8 @@ import ast
 import itertools
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Function, dotted_target, last_name, walk
+from labbook.review.code_index import Code
+from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
@@ -33,8 +34,8 @@ _LAYER_ITERATORS = {
 
 
 def _models(code: Code, source: Source) -> Iterator[ast.ClassDef]:
-    for node in source.nodes:
-        if isinstance(node, ast.ClassDef) and code.is_module(source, node):
+    for node in of_type(source.nodes, ast.ClassDef):
+        if code.is_module(source, node):
             yield node
 
 
@@ -52,8 +53,8 @@ def _has_parameters(code: Code, source: Source, node: ast.expr) -> str:
     if own is not None and code.is_module(*own):
         is_layer = any(
             _has_parameters(code, own[0], one)
-            for one in ast.walk(own[1])
-            if isinstance(one, ast.Call) and code.class_named(own[0], one.func) is None
+            for one in of_type(ast.walk(own[1]), ast.Call)
+            if code.class_named(own[0], one.func) is None
         )
         return own[1].name if is_layer else ""
     return ""
@@ -150,8 +151,8 @@ def _plain_list_hits(code: Code, source: Source, cls: ast.ClassDef, init: Functi
                 containers.setdefault(dotted_target(owner), (node, layer))
     registered = {
         dotted_target(one)
-        for call in ast.walk(cls)
-        if isinstance(call, ast.Call) and last_name(call.func) in (*_REGISTERING, "extend")
+        for call in of_type(ast.walk(cls), ast.Call)
+        if last_name(call.func) in (*_REGISTERING, "extend")
         for arg in [*call.args, *(k.value for k in call.keywords)]
         for one in ast.walk(arg)
     }
@@ -195,8 +196,8 @@ def _element(code: Code, source: Source, node: ast.expr) -> str:
 @note("missing_nonlinearity", "UMLAUT; NeuraLint")
 def no_activation(code: Code, source: Source) -> Iterator[Hit]:
     """Two linear layers follow each other in a sequence."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call) or source.dotted(node.func) not in (
+    for node in of_type(source.nodes, ast.Call):
+        if source.dotted(node.func) not in (
             "torch.nn.Sequential",
             "paddle.nn.Sequential",
         ):
@@ -231,9 +232,7 @@ def _narrow(first: ast.expr, second: ast.expr) -> bool:
 @error("dropout_active_in_eval", "torch.nn.functional.dropout: training=True by default, the same in paddle")
 def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
     """Functional dropout is called without `training=`."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in of_type(source.nodes, ast.Call):
         dotted = source.dotted(node.func)
         if not dotted.startswith(
             (
@@ -270,9 +269,7 @@ def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
         forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
         if forward is None or not _sees_batches(code, source, forward):
             continue
-        for node in walk(forward.body):
-            if not isinstance(node, ast.Call):
-                continue
+        for node in of_type(walk(forward.body), ast.Call):
             argument = _softmax_input(code, source, node)
             if argument is not None and last_operation(code, source, argument) == "linear":
                 yield Hit(node)
@@ -309,9 +306,7 @@ def axis_of(call: ast.Call, place: int) -> int | None:
 
 def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
     """Whether a model flattens all but the first axis, contains batch norm, or is convolutional."""
-    for node in walk(forward.body):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in of_type(walk(forward.body), ast.Call):
         text = ast.unparse(node)
         if last_name(node.func) in ("view", "reshape", "flatten") and any(
             s in text
@@ -329,9 +324,7 @@ def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
 @warning("batchnorm_frozen_or_tiny_batch", _DOCS, row="loop-bug")
 def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
     """Batch norm gets a momentum in the convention of the other framework (torch 0.1 is paddle 0.9)."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in of_type(source.nodes, ast.Call):
         dotted = source.dotted(node.func)
         name = dotted.rsplit(".", 1)[-1]
         if not dotted.startswith(

@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Kind, assigns, dotted_target, last_name, returned_values
+from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import without_form
+from labbook.review.names import assigns, dotted_target, last_name, of_type, returned_values
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
@@ -89,7 +90,7 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
 def same_label(code: Code, source: Source) -> Iterator[Hit]:
     """A discriminator is trained to give real and generated samples the same label."""
     judged: list[tuple[ast.Call, str, str, str]] = []
-    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
+    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) == 2):
         score = without_form(call.args[0])
         score = without_form(code.made(source, score) or score)
         if isinstance(score, ast.Call) and len(score.args) == 1 and CRITIC.search(dotted_target(score.func)):
@@ -148,8 +149,8 @@ def _is_used_as_loss(source: Source, name: str) -> bool:
     """Whether the result of a function, or of an object of a class, is assigned to a loss of this file."""
     made = {name} | {
         dotted_target(one.targets[0])
-        for one in source.nodes
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and last_name(one.value.func) == name
+        for one in of_type(source.nodes, ast.Assign)
+        if isinstance(one.value, ast.Call) and last_name(one.value.func) == name
     }
     return any(
         isinstance(one, ast.Assign)
@@ -165,7 +166,7 @@ _LOSS = re.compile(r"loss|criterion|mse|mae|entropy|nll|(?:^|_)ce$|bce|l1_", re.
 @warning("dropout_after_output", "Srivastava et al. 2014: dropout of hidden and input units", row="loop-bug")
 def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
     """The last layer of a model whose output goes into a loss is a dropout: predictions are set to 0 at random."""
-    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
+    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) >= 2):
         made = code.made(source, without_form(call.args[0])) if _LOSS.search(last_name(call.func)) else None
         if not isinstance(made, ast.Call):
             continue

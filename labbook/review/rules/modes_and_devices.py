@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Kind
 from labbook.review.eval_loops import evaluations
 from labbook.review.gradient_flow import is_under_no_grad, reached_nodes
+from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.partial_device_move import half_moved
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
@@ -30,28 +31,26 @@ def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
     found = _name_in_calls(kind.class_source or kind.source, [kind.class_node])
     if found or kind.class_source is None:
         return found
-    for node in ast.walk(kind.class_node):
-        if isinstance(node, ast.Call):
-            inner = code.class_named(kind.class_source, node.func)
-            if inner is not None and inner[1] is not kind.class_node:
-                found = _mode_layer(code, Kind(inner[1].name, kind.class_source, node, inner[1], inner[0]), depth + 1)
-                if found:
-                    return found
+    for node in of_type(ast.walk(kind.class_node), ast.Call):
+        inner = code.class_named(kind.class_source, node.func)
+        if inner is not None and inner[1] is not kind.class_node:
+            found = _mode_layer(code, Kind(inner[1].name, kind.class_source, node, inner[1], inner[0]), depth + 1)
+            if found:
+                return found
     return ""
 
 
 def _name_in_calls(source: Source, nodes: list[ast.Call] | list[ast.ClassDef]) -> str:
     for outer in nodes:
-        for node in ast.walk(outer):
-            if isinstance(node, ast.Call):
-                dotted = source.dotted(node.func)
-                name = dotted.rsplit(".", 1)[-1]
-                if (
-                    dotted.startswith(("torch.nn.", "paddle.nn."))
-                    and dotted.count(".") == 2
-                    and name.startswith(_MODE_LAYERS)
-                ):
-                    return name
+        for node in of_type(ast.walk(outer), ast.Call):
+            dotted = source.dotted(node.func)
+            name = dotted.rsplit(".", 1)[-1]
+            if (
+                dotted.startswith(("torch.nn.", "paddle.nn."))
+                and dotted.count(".") == 2
+                and name.startswith(_MODE_LAYERS)
+            ):
+                return name
     return ""
 
 
@@ -92,7 +91,7 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
 def _calls_under_no_grad(source: Source) -> Iterator[ast.Call]:
     """Yield calls under `no_grad` in loops that do not train."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
-        calls = [n for n in walk(loop.body) if isinstance(n, ast.Call)]
+        calls = list(of_type(walk(loop.body), ast.Call))
         if not any(last_name(call.func) in ("backward", "step") for call in calls):
             yield from (c for c in calls if dotted_target(c.func) and c.args and is_under_no_grad(source, c))
 
@@ -149,13 +148,12 @@ def _reached_calls(code: Code, source: Source, body: list[ast.stmt]) -> Iterator
 
 def _path_to(code: Code, source: Source, loop: ast.AST, wanted: ast.Call) -> ast.AST | None:
     assert isinstance(loop, LOOPS)
-    for node in walk(loop.body):
-        if isinstance(node, ast.Call):
-            followed = code.function_named(source, node.func)
-            if followed is not None and any(
-                call is wanted for _, call in _reached_calls(code, followed[0], followed[1].body)
-            ):
-                return node
+    for node in of_type(walk(loop.body), ast.Call):
+        followed = code.function_named(source, node.func)
+        if followed is not None and any(
+            call is wanted for _, call in _reached_calls(code, followed[0], followed[1].body)
+        ):
+            return node
     return None
 
 
@@ -258,7 +256,7 @@ def _evaluating_loop(source: Source, statement: ast.stmt, model: str) -> ast.AST
     """Return the first loop that calls the model between `model.eval()` and `model.train()` in a block."""
     block, index = source.blocks.get(statement, ([], 0))
     for later in block[index + 1 :]:
-        calls = [n for n in walk([later]) if isinstance(n, ast.Call)]
+        calls = list(of_type(walk([later]), ast.Call))
         if any(last_name(n.func) in ("train", "set_grad_enabled", "backward") for n in calls):
             return None
         if isinstance(later, (*LOOPS, ast.With)):
@@ -330,8 +328,8 @@ def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
         if not _is_over_loader(code, source, loop):
             continue
         given = {dotted_target(one) for one in walk([loop.target])} - {""}
-        for node in walk(loop.body):
-            if isinstance(node, ast.Call) and node.args and dotted_target(node.args[0]) in given:
+        for node in of_type(walk(loop.body), ast.Call):
+            if node.args and dotted_target(node.args[0]) in given:
                 kind = code.kind(source, node.func)
                 if kind is not None and id(kind.call) in made and dotted_target(node.func):
                     yield Hit(node, {"model": dotted_target(node.func), "data": dotted_target(node.args[0])})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, dotted_target, last_name
+from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_under_no_grad
+from labbook.review.names import dotted_target, last_name, of_type
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -30,8 +31,8 @@ _STABLE = {
 @warning("loss_nonfinite", "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
 def unstable_logarithm(code: Code, source: Source) -> Iterator[Hit]:
     """A logarithm is taken of probabilities that can be exactly 0: of a softmax, a sigmoid, or 1 minus one of them."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call) or last_name(node.func) not in _LOGARITHMS:
+    for node in of_type(source.nodes, ast.Call):
+        if last_name(node.func) not in _LOGARITHMS:
             continue
         given = _argument(source, node)
         if given is not None and (kind := _probability(code, source, given, 0)) and not is_under_no_grad(source, node):

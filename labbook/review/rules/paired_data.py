@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import SCOPES, Code, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.expressions import without_form
+from labbook.review.names import SCOPES, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -106,7 +107,7 @@ def _is_changed(scope: ast.AST, branch: ast.AST | None, name: str, function: ast
 
 def _is_constant(scope: ast.AST, name: str) -> bool:
     """Whether a name is made without the data, and nothing is drawn into it: `torch.ones(1)`."""
-    drawn = (one for one in ast.walk(scope) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store))
+    drawn = (one for one in of_type(ast.walk(scope), ast.Subscript) if isinstance(one.ctx, ast.Store))
     if any(dotted_target(one.value) == name for one in drawn):
         return False
     return any(
@@ -117,7 +118,7 @@ def _is_constant(scope: ast.AST, name: str) -> bool:
 
 def _assigned_values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
     """Yields what a name is assigned within a scope, alone or in a tuple."""
-    for node in (one for one in ast.walk(scope) if isinstance(one, ast.Assign)):
+    for node in of_type(ast.walk(scope), ast.Assign):
         for target in node.targets:
             pairs = [(target, node.value)]
             if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
@@ -196,8 +197,8 @@ def _origin(code: Code, source: Source, name: str, scope: ast.AST | None, depth:
 )
 def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
     """The end of an episode is drawn from the memory and not read, so that the target goes on beyond it."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
+    for node in of_type(source.nodes, ast.Assign):
+        if not isinstance(node.targets[0], ast.Tuple):
             continue
         names = [dotted_target(one) for one in node.targets[0].elts]
         scope = source.function(node) or source.tree
@@ -207,8 +208,8 @@ def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
         target = _bootstrapped(scope.body, node.lineno)
         if target is not None and not _is_read(scope.body, ends[0], node.lineno):
             yield Hit(target, {"end": ends[0]})
-    for loop in (one for one in source.nodes if isinstance(one, ast.For) and isinstance(one.target, ast.Tuple)):
-        ends = [one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name) and _ENDS.search(one.id)]
+    for loop in (one for one in of_type(source.nodes, ast.For) if isinstance(one.target, ast.Tuple)):
+        ends = [one.id for one in of_type(ast.walk(loop.target), ast.Name) if _ENDS.search(one.id)]
         target = _bootstrapped(loop.body, loop.lineno) if len(ends) == 1 else None
         if target is not None and not _is_read(loop.body, ends[0], loop.lineno):
             yield Hit(target, {"end": ends[0]})
@@ -221,10 +222,10 @@ def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
 
 def _is_read(body: list[ast.stmt], name: str, after: int) -> bool:
     """Whether a name is read after a line, other than to give it or its copy a name that is not read either."""
-    for use in walk(body):
-        if not isinstance(use, ast.Name) or use.id != name or not isinstance(use.ctx, ast.Load) or use.lineno <= after:
+    for use in of_type(walk(body), ast.Name):
+        if use.id != name or not isinstance(use.ctx, ast.Load) or use.lineno <= after:
             continue
-        copy = next((one for one in walk(body) if isinstance(one, ast.Assign) and use in ast.walk(one.value)), None)
+        copy = next((one for one in of_type(walk(body), ast.Assign) if use in ast.walk(one.value)), None)
         copied = _name_of_copy(copy, use) if copy is not None else ""
         if not copied or _is_read(body, copied, use.lineno):
             return True
@@ -245,8 +246,8 @@ def _name_of_copy(statement: ast.Assign, use: ast.Name) -> str:
 
 def _record_fields(source: Source) -> Iterator[list[str]]:
     """The names of the fields of each named tuple."""
-    for node in source.nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) == "namedtuple" and len(node.args) == 2:
+    for node in of_type(source.nodes, ast.Call):
+        if last_name(node.func) == "namedtuple" and len(node.args) == 2:
             given = node.args[1]
             words = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
             texts = [str(one.value) for one in words if isinstance(one, ast.Constant)]
@@ -261,8 +262,8 @@ def _targets(source: Source) -> Iterator[ast.expr]:
 
 def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.AST | None:
     """The sum of a reward and a discounted value, in the code after a batch was drawn."""
-    for node in walk(body, into):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add) or node.lineno < after:
+    for node in of_type(walk(body, into), ast.BinOp):
+        if not isinstance(node.op, ast.Add) or node.lineno < after:
             continue
         for side, other in ((node.left, node.right), (node.right, node.left)):
             is_reward = re.search(r"(?:^|_)(?:r|rew|rewards?)(?:$|_)", dotted_target(without_form(side)), re.IGNORECASE)

@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, Function, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.expressions import AS_IS, JOINING, signed_terms, without_form
+from labbook.review.names import LOOPS, Function, assigned_value, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.minimised_terms import minimised_losses
 from labbook.review.source_file import Source
@@ -188,7 +189,7 @@ def _meaning(code: Code, source: Source, node: ast.expr) -> str:
 
 def _turns_sign(function: Function) -> bool:
     """Whether a function has a minus before anything but a number, which may be a step of a slice."""
-    minuses = (one for one in ast.walk(function) if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub))
+    minuses = (one for one in of_type(ast.walk(function), ast.UnaryOp) if isinstance(one.op, ast.USub))
     return any(not isinstance(one.operand, ast.Constant) for one in minuses)
 
 
@@ -203,8 +204,8 @@ def _is_negated(source: Source, name: str) -> bool:
 
 def _may_be_negative(source: Source, name: str) -> bool:
     """Whether a name is given a negative, a cost, a cross entropy, or a difference with a reward on its right side."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or all(last_name(one) != name for one in node.targets):
+    for node in of_type(source.nodes, ast.Assign):
+        if all(last_name(one) != name for one in node.targets):
             continue
         for one in ast.walk(node.value):
             if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) and one is node.value:
@@ -234,7 +235,7 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
             continue
         again = ast.unparse(drawn.func)
         scope = source.function(call) or source.tree
-        taken = (one for one in ast.walk(scope) if isinstance(one, ast.Call) and one is not drawn)
+        taken = (one for one in of_type(ast.walk(scope), ast.Call) if one is not drawn)
         statement = source.statement(call)
         names = _names(statement) if statement is not None else set()
         if not any("entropy" in name.lower() for name in names) and any(
@@ -250,7 +251,7 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
 )
 def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
     """Returns are added up from the first reward on: each contains the rewards before it instead of those after it."""
-    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+    for loop in of_type(source.nodes, ast.For):
         rewards, reward = dotted_target(loop.iter), dotted_target(loop.target)
         scope = source.function(loop) or source.tree
         if not _GAIN.search(rewards) or not reward or _is_turned(scope, rewards):
@@ -259,8 +260,8 @@ def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
             total = dotted_target(node.targets[0])
             kept = [
                 dotted_target(one.func.value)  # type: ignore[attr-defined]
-                for one in walk(loop.body)
-                if isinstance(one, ast.Call) and last_name(one.func) == "append" and _names(one) & {total}
+                for one in of_type(walk(loop.body), ast.Call)
+                if last_name(one.func) == "append" and _names(one) & {total}
             ]
             # A return that runs on over episodes scales the rewards.
             block, index = source.blocks.get(loop, ([], 0))

@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, MODULES, Code, dotted_target, last_name, walk
+from labbook.review.code_index import Code
+from labbook.review.definitions import MODULES
 from labbook.review.expressions import without_form
-from labbook.review.names import named_values
+from labbook.review.names import LOOPS, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -37,8 +38,8 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
             else kind.name in MODULES
         ):
             yield Hit(node, {"code": ast.unparse(node), "target": target})
-    for node in source.nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
+    for node in of_type(source.nodes, ast.Call):
+        if last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
             given = node.args[0]
             own = isinstance(given, ast.Call) and last_name(given.func) == "state_dict"
             pair = [ast.unparse(one.func.value) for one in (node, given)] if own else []  # type: ignore[attr-defined]
@@ -53,9 +54,7 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
 )
 def target_never_synced(code: Code, source: Source) -> Iterator[Hit]:
     """A target network gives the best value of the next state in a loop, and is given weights before that loop only."""
-    for call in (
-        node for node in source.nodes if isinstance(node, ast.Call) and _TARGET.search(dotted_target(node.func))
-    ):
+    for call in (node for node in of_type(source.nodes, ast.Call) if _TARGET.search(dotted_target(node.func))):
         target, statement = dotted_target(call.func), source.statement(call)
         best = source.parents.get(call)
         is_best = isinstance(best, ast.Attribute) and best.attr in ("max", "amax", "gather") and statement is not None
@@ -98,7 +97,7 @@ def _is_only_read(source: Source, node: ast.AST) -> bool:
 )
 def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Random actions become more frequent as epsilon falls: they are taken where the random number is above it."""
-    for node in (one for one in source.nodes if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)):
+    for node in (one for one in of_type(source.nodes, ast.If) if isinstance(one.test, ast.Compare)):
         left, right = node.test.left, node.test.comparators[0]  # type: ignore[attr-defined]
         above = isinstance(node.test.ops[0], (ast.Gt, ast.GtE))  # type: ignore[attr-defined]
         if not isinstance(left, ast.Call):
@@ -115,7 +114,7 @@ def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _names_of_calls(body: list[ast.stmt]) -> set[str]:
-    return {last_name(one.func) for one in walk(body) if isinstance(one, ast.Call)}
+    return {last_name(one.func) for one in of_type(walk(body), ast.Call)}
 
 
 def _draws_action(body: list[ast.stmt]) -> bool:
@@ -126,7 +125,7 @@ def _draws_action(body: list[ast.stmt]) -> bool:
 @warning("q_target_wrong", "Mnih et al. 2015: the value of the action that was taken", row="loop-bug")
 def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
     """The value that Q learning corrects is the largest of a state, not that of the action that was taken."""
-    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) >= 2):
+    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) >= 2):
         given = _best_value(code, source, call.args[0])
         target = code.made(source, without_form(call.args[1])) if given is not None else None
         if given is not None and target is not None and _DISCOUNT.search(ast.unparse(target)):
@@ -162,14 +161,14 @@ def target_of_same_state(code: Code, source: Source) -> Iterator[Hit]:
         state, scope = dotted_target(judged.args[0]), source.function(node) or source.tree
         if not state or _NEXT.search(state) or not _DISCOUNT.search(_text_of_block(source, node)):
             continue
-        calls = [one for one in ast.walk(scope) if isinstance(one, ast.Call)]
+        calls = list(of_type(ast.walk(scope), ast.Call))
         models = [one for one in calls if code.kind(source, one.func) is not None]
         is_trained = any(
             one.args and dotted_target(one.args[0]) == state and ast.unparse(one.func) != ast.unparse(judged.func)
             for one in models
         )
         given = {dotted_target(arg) for one in models for arg in one.args}
-        following = {one.id for one in ast.walk(scope) if isinstance(one, ast.Name) and _NEXT.search(one.id)}
+        following = {one.id for one in of_type(ast.walk(scope), ast.Name) if _NEXT.search(one.id)}
         states = {name for name in following if _STATE.search(name)}
         if is_trained and following and not states & given:
             yield Hit(judged, {"code": ast.unparse(judged), "state": state})

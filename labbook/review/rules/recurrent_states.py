@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, Kind, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import default_number, number
+from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -24,8 +25,8 @@ _STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "ini
 )
 def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
     """In a loop over time, a recurrent layer starts every step from the same state."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.value.args) < 2:
+    for node in of_type(source.nodes, ast.Assign):
+        if not isinstance(node.value, ast.Call) or len(node.value.args) < 2:
             continue
         call, owner = node.value, source.class_of(node)
         loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
@@ -49,7 +50,7 @@ def _follows(code: Code, source: Source, step: ast.Assign, loop: ast.AST) -> boo
         return any(assigns(one, name) for name in names for one in [loop, *walk(body)])
     fed_back = any(assigns(one, name) and one.lineno >= step.lineno for name in names for one in walk(body))  # type: ignore[attr-defined]
     counter = dotted_target(loop.target) if isinstance(loop, ast.For) else ""
-    slices = [one.slice for one in ast.walk(call.args[0]) if isinstance(one, ast.Subscript)]
+    slices = [one.slice for one in of_type(ast.walk(call.args[0]), ast.Subscript)]
     times = (one for one in slices if isinstance(one, ast.Tuple) and counter)
     return fed_back or any(counter in ast.unparse(one).replace(":", " ").replace(",", " ").split() for one in times)
 
@@ -88,7 +89,7 @@ def state_of_first_layer(code: Code, source: Source) -> Iterator[Hit]:
         directions = 2 if _is_bidirectional(kind) else 1
         if _layers(code, kind) < 2:
             continue
-        loads = [one for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == name]
+        loads = [one for one in of_type(ast.walk(scope), ast.Name) if one.id == name]
         reads = [source.parents.get(one) for one in loads if isinstance(one.ctx, ast.Load)]
         places = [_index(one) if isinstance(one, ast.Subscript) else None for one in reads]
         if places and set(places) <= set(range(directions)):
@@ -105,7 +106,7 @@ def state_not_transposed(code: Code, source: Source) -> Iterator[Hit]:
     for scope, name, kind in _last_states(code, source):
         if _layers(code, kind) * (2 if _is_bidirectional(kind) else 1) < 2:
             continue
-        for call in (one for one in ast.walk(scope) if isinstance(one, ast.Call)):
+        for call in of_type(ast.walk(scope), ast.Call):
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
             form = call.args[0].elts if call.args and isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args
             is_view = owner is not None and last_name(call.func) in ("view", "reshape") and dotted_target(owner) == name

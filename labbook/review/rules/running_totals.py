@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, SCOPES, Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import number
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.rules.data_pipeline import argument, find_loader
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -22,13 +23,13 @@ _METRICS = re.compile(r"^(?:paddle\.metric|torchmetrics(?:\.\w+)*)\.[A-Z]\w+$")
 )
 def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
     """What was set to 0 before a loop over batches is assigned in it, so that only the last batch counts after it."""
-    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+    for loop in of_type(source.nodes, ast.For):
         if find_loader(code, source, loop.iter) is None:
             continue
         for statement in (one for one in loop.body if isinstance(one, ast.Assign)):
             name = dotted_target(statement.targets[0])
             start = code.value(source, name, loop) if name else None
-            names = [one for one in walk(loop.body) if isinstance(one, ast.Name) and one.id == name]
+            names = [one for one in of_type(walk(loop.body), ast.Name) if one.id == name]
             is_measured = any(
                 isinstance(one, ast.Call) and last_name(one.func) in ("sum", "item") for one in walk([statement])
             )
@@ -64,14 +65,14 @@ def _nodes_after(source: Source, loop: ast.For) -> Iterator[ast.AST]:
 )
 def total_of_other_length(code: Code, source: Source) -> Iterator[Hit]:
     """A total over the batches of one loader is divided by the length of another one, or of more than it delivers."""
-    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+    for loop in of_type(source.nodes, ast.For):
         loader = find_loader(code, source, loop.iter)
         batches = next(
             (name for one in ast.walk(loop.iter) if (name := dotted_target(one)) and name != "enumerate"), ""
         )
         if loader is None or not batches:
             continue
-        totals = {dotted_target(one.target) for one in walk(loop.body) if isinstance(one, ast.AugAssign)} - {""}
+        totals = {dotted_target(one.target) for one in of_type(walk(loop.body), ast.AugAssign)} - {""}
         for node in _nodes_after(source, loop):
             total, length = _division(node)
             # The total of another loop may have the same name.

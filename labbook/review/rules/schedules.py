@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from labbook.model.metric_kinds import metric_kind
-from labbook.review.code_index import LOOPS, Code, assigned_value, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.expressions import number
+from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -80,7 +81,7 @@ def _counts_batches(code: Code, source: Source, node: ast.expr) -> bool:
 
 def _is_training(node: ast.stmt) -> bool:
     """Whether a statement is a loop over batches that calls `backward`."""
-    called = {last_name(one.func) for one in walk([node]) if isinstance(one, ast.Call)}
+    called = {last_name(one.func) for one in of_type(walk([node]), ast.Call)}
     return isinstance(node, ast.For) and "backward" in called
 
 
@@ -108,13 +109,13 @@ def stopped_by_direction(code: Code, source: Source) -> Iterator[Hit]:
 )
 def patience_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """Epochs without improvement are counted over the whole training: an improvement does not set the count back."""
-    for node in (one for one in source.nodes if isinstance(one, ast.If) and "best" in ast.unparse(one.test).lower()):
+    for node in (one for one in of_type(source.nodes, ast.If) if "best" in ast.unparse(one.test).lower()):
         counted = [one for one in node.orelse if isinstance(one, ast.AugAssign) and number(one.value) == 1.0]
         for one in counted:
             name = dotted_target(one.target)
             scope = source.function(node) or source.tree
             written = [part for part in ast.walk(scope) if assigns(part, name)] if name else []
-            stops = [part for part in ast.walk(scope) if isinstance(part, ast.If) and name in ast.unparse(part.test)]
+            stops = [part for part in of_type(ast.walk(scope), ast.If) if name in ast.unparse(part.test)]
             ends = any(isinstance(part, ast.Break) for stop in stops for part in stop.body)
             if ends and len(written) == 2 and not name.startswith("self."):
                 yield Hit(one, {"count": name})
@@ -133,11 +134,7 @@ def factor_is_rate(code: Code, source: Source) -> Iterator[Hit]:
         rate = argument(optimizer.call, 1, "lr") if optimizer is not None else None
         found = code.function_named(source, given) if given is not None else None
         body = found[1].body if found is not None else [given.body] if isinstance(given, ast.Lambda) else []
-        names = [
-            one
-            for one in walk(body)
-            if isinstance(one, ast.Name) and rate is not None and one.id == dotted_target(rate)
-        ]
+        names = [one for one in of_type(walk(body), ast.Name) if rate is not None and one.id == dotted_target(rate)]
         factors = [one for one in names if isinstance(source.parents[one], ast.BinOp)]
         if factors and len(factors) == len(names) and all(_multiplies(source, one) for one in factors):
             yield Hit(call, {"rate": names[0].id})
@@ -156,8 +153,8 @@ def _multiplies(source: Source, name: ast.Name) -> bool:
 )
 def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
     """The epoch that is saved as the best one has the lowest accuracy, or the highest loss."""
-    for node in (one for one in source.nodes if isinstance(one, ast.If)):
-        for test in (one for one in ast.walk(node.test) if isinstance(one, ast.Compare) and len(one.ops) == 1):
+    for node in of_type(source.nodes, ast.If):
+        for test in (one for one in of_type(ast.walk(node.test), ast.Compare) if len(one.ops) == 1):
             value, best = dotted_target(test.left), dotted_target(test.comparators[0])
             lower = isinstance(test.ops[0], (ast.Lt, ast.LtE))
             if not lower and not isinstance(test.ops[0], (ast.Gt, ast.GtE)):

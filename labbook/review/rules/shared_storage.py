@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, Kind, assigns, dotted_target, last_name, walk
+from labbook.review.code_index import Code, Kind
 from labbook.review.gradient_flow import is_optimizer, is_under_no_grad, step_loops
+from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error
 
@@ -87,8 +88,8 @@ def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
     for loop, found in step_loops(code, source):
         if not any(one.what == "backward" for one in found):
             continue
-        for node in walk(loop.body):
-            if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
+        for node in of_type(walk(loop.body), ast.Assign):
+            if len(node.targets) != 1 or not isinstance(node.value, ast.BinOp):
                 continue
             name = dotted_target(node.targets[0])
             if not name or not _reads_grad(node.value, name) or not _is_leaf(code, source, node.targets[0]):
@@ -106,7 +107,7 @@ def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
 @error("inplace_modified_saved_tensor", "PyTorch: in-place correctness checks")
 def saved_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """An in-place change of an output that its operation needs for the gradient (torch)."""
-    for cls in (n for n in source.nodes if isinstance(n, ast.ClassDef) and code.is_module(source, n)):
+    for cls in (n for n in of_type(source.nodes, ast.ClassDef) if code.is_module(source, n)):
         for method in cls.body:
             if (
                 isinstance(method, ast.FunctionDef)
@@ -165,8 +166,8 @@ def _saving(code: Code, source: Source, call: ast.Call) -> str:
 @error("best_checkpoint_alias", "PyTorch: saving and loading models")
 def best_alias(code: Code, source: Source) -> Iterator[Hit]:
     """The best weights are stored as `model.state_dict()`, whose tensors change with the next step."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+    for node in of_type(source.nodes, ast.Assign):
+        if len(node.targets) != 1:
             continue
         name = dotted_target(node.targets[0])
         stored = _stored_model(node.value)
@@ -260,12 +261,8 @@ def _used_later(source: Source, loop: ast.AST, name: str) -> bool:
 @error("optimizer_params_stale", "torch.optim: constructing it")
 def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A layer of a model, or the model, is replaced after the optimizer was created."""
-    for node in source.nodes:
-        if (
-            not isinstance(node, ast.Assign)
-            or not isinstance(node.value, ast.Call)
-            or not is_optimizer(source.dotted(node.value.func))
-        ):
+    for node in of_type(source.nodes, ast.Assign):
+        if not isinstance(node.value, ast.Call) or not is_optimizer(source.dotted(node.value.func)):
             continue
         model = _all_parameters_of(node.value)
         if not model or len(node.targets) != 1:

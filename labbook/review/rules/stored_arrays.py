@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, returned_values, walk
+from labbook.review.code_index import Code
+from labbook.review.names import LOOPS, dotted_target, last_name, of_type, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -58,7 +59,7 @@ def _array_of_loop(code: Code, source: Source, name: ast.Name) -> str:
 
 
 def _stores(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    return (one for one in walk(body) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return (one for one in of_type(walk(body), ast.Name) if isinstance(one.ctx, ast.Store))
 
 
 def _is_array_made_once(code: Code, source: Source, scope: ast.AST, target: str) -> bool:

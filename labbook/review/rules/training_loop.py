@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import LOOPS, Code, dotted_target, last_name, walk
+from labbook.review.code_index import Code
 from labbook.review.gradient_flow import Event, events, is_scheduler, loops, step_loops
+from labbook.review.names import LOOPS, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -66,8 +67,8 @@ def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
             or _has_event(found, "unknown")
         ):
             continue
-        for node in walk(loop.body):
-            if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Sub):
+        for node in of_type(walk(loop.body), ast.AugAssign):
+            if not isinstance(node.op, ast.Sub):
                 continue
             leaf = (
                 node.target.value if isinstance(node.target, ast.Attribute) and _is_data(node.target) else node.target
@@ -292,8 +293,8 @@ def _epochs(node: ast.expr) -> set[str]:
 @warning("step_changed_nothing", "chosen by us", loop=True)
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     """A handler for all exceptions around a training step does nothing."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Try) or _nearest_loop(source, node) is None:
+    for node in of_type(source.nodes, ast.Try):
+        if _nearest_loop(source, node) is None:
             continue
         if not any(isinstance(one, ast.Call) and last_name(one.func) == "backward" for one in walk(node.body)):
             continue
