@@ -13,24 +13,9 @@ MOST_LOADS = 20
 _NAMES = 20
 _MOST_SCHEDULERS = 32
 _OPTIONS = [
-    "T_max",
-    "eta_min",
-    "step_size",
-    "gamma",
-    "milestones",
-    "total_steps",
-    "total_iters",
-    "T_0",
-    "T_mult",
-    "factor",
-    "patience",
-    "start_factor",
-    "end_factor",
-    "power",
-    "base_lrs",
-    "max_lrs",
-    "mode",
-]
+    "T_max", "eta_min", "step_size", "gamma", "milestones", "total_steps", "total_iters", "T_0", "T_mult", "factor",
+    "patience", "start_factor", "end_factor", "power", "base_lrs", "max_lrs", "mode",
+]  # fmt: skip
 
 
 class Checkpoints:

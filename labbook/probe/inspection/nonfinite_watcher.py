@@ -3,43 +3,12 @@
 from ..training.call_site import place_of, user_frame
 
 MOST_EVENTS = 2000
-FILLS = frozenset(
-    [
-        "masked_fill",
-        "masked_fill_",
-        "full",
-        "full_like",
-        "fill_",
-        "where",
-        "new_full",
-        "triu",
-        "tril",
-        "tensor",
-        "as_tensor",
-        "zeros_like",
-        "ones_like",
-        "empty",
-        "empty_like",
-        "__setitem__",
-        "index_fill",
-        "index_fill_",
-        "constant_",
-        "pad",
-        "__get__",
-        "detach",
-        "clone",
-        "to",
-        "view",
-        "reshape",
-        "expand",
-        "unsqueeze",
-        "squeeze",
-        "transpose",
-        "permute",
-        "contiguous",
-        "repeat",
-    ]
-)
+FILLS = frozenset([
+    "masked_fill", "masked_fill_", "full", "full_like", "fill_", "where", "new_full", "triu", "tril", "tensor",
+    "as_tensor", "zeros_like", "ones_like", "empty", "empty_like", "__setitem__", "index_fill", "index_fill_",
+    "constant_", "pad", "__get__", "detach", "clone", "to", "view", "reshape", "expand", "unsqueeze", "squeeze",
+    "transpose", "permute", "contiguous", "repeat",
+])  # fmt: skip
 """Operations that put infinities where the program wants them, as in attention masks, or only pass them on."""
 
 

@@ -9,23 +9,12 @@ from ..wrapping import transparent_wrapper
 from .root_modules import is_statistic
 
 _OPTIONS = {
-    "p": "p",
-    "negative_slope": "_negative_slope",
-    "num_features": "_num_features",
-    "eps": "_epsilon",
-    "momentum": "_momentum",
-    "axis": "_axis",
-    "dim": "_axis",
-    "in_features": "in_features",
-    "out_features": "out_features",
-    "in_channels": "_in_channels",
-    "out_channels": "_out_channels",
-    "kernel_size": "_kernel_size",
-    "groups": "_groups",
-    "num_embeddings": "_num_embeddings",
-    "embedding_dim": "_embedding_dim",
-    "padding_idx": "_padding_idx",
-}
+    "p": "p", "negative_slope": "_negative_slope", "num_features": "_num_features", "eps": "_epsilon",
+    "momentum": "_momentum", "axis": "_axis", "dim": "_axis", "in_features": "in_features",
+    "out_features": "out_features", "in_channels": "_in_channels", "out_channels": "_out_channels",
+    "kernel_size": "_kernel_size", "groups": "_groups", "num_embeddings": "_num_embeddings",
+    "embedding_dim": "_embedding_dim", "padding_idx": "_padding_idx",
+}  # fmt: skip
 """Name of an option in the protocol -> attribute of a layer. `momentum` keeps PaddlePaddle's meaning: 0.9 is 0.1 in
 PyTorch, so it is recorded as in PyTorch."""
 

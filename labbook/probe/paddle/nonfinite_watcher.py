@@ -9,25 +9,9 @@ from ..inspection import nonfinite_watcher
 from ..inspection.nested import tensors_in
 
 _DUNDERS = [
-    "add",
-    "radd",
-    "sub",
-    "rsub",
-    "mul",
-    "rmul",
-    "div",
-    "truediv",
-    "rdiv",
-    "rtruediv",
-    "floordiv",
-    "pow",
-    "rpow",
-    "mod",
-    "matmul",
-    "rmatmul",
-    "neg",
-    "abs",
-]
+    "add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "rdiv", "rtruediv", "floordiv", "pow", "rpow",
+    "mod", "matmul", "rmatmul", "neg", "abs",
+]  # fmt: skip
 _COPIES = frozenset(["full", "full_", "full_like", "scale", "scale_", "assign", "assign_", "assign_value_", "cast"])
 
 

@@ -19,22 +19,10 @@ MOST = 64
 CALL_S = 3e-6
 """Seconds that a function mode adds to a call. Measured."""
 
-WATCHED = frozenset(
-    [
-        "relu",
-        "relu_",
-        "leaky_relu",
-        "gelu",
-        "elu",
-        "sigmoid",
-        "sigmoid_",
-        "tanh",
-        "tanh_",
-        "softmax",
-        "log_softmax",
-        "dropout",
-    ],
-)
+WATCHED = frozenset([
+    "relu", "relu_", "leaky_relu", "gelu", "elu", "sigmoid", "sigmoid_", "tanh", "tanh_", "softmax", "log_softmax",
+    "dropout",
+])  # fmt: skip
 _NOISE = frozenset(["randn", "randn_like", "normal", "normal_"])
 _VIEWS = frozenset(["view", "reshape", "flatten"])
 _ATTENTION = {"scaled_dot_product_attention": (3, 5, -2), "multi_head_attention_forward": (16, None, 0)}

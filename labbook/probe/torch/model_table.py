@@ -7,43 +7,14 @@ from ..inspection.model_table import key_of_parameters
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 _OPTIONS = [
-    "p",
-    "negative_slope",
-    "num_features",
-    "eps",
-    "momentum",
-    "affine",
-    "dim",
-    "axis",
-    "in_features",
-    "out_features",
-    "in_channels",
-    "out_channels",
-    "kernel_size",
-    "groups",
-    "bias",
-    "num_embeddings",
-    "embedding_dim",
-    "padding_idx",
-    "batch_first",
-    "bidirectional",
-]
+    "p", "negative_slope", "num_features", "eps", "momentum", "affine", "dim", "axis", "in_features",
+    "out_features", "in_channels", "out_channels", "kernel_size", "groups", "bias", "num_embeddings",
+    "embedding_dim", "padding_idx", "batch_first", "bidirectional",
+]  # fmt: skip
 _INITIALISERS = [
-    "uniform_",
-    "normal_",
-    "trunc_normal_",
-    "constant_",
-    "ones_",
-    "zeros_",
-    "eye_",
-    "dirac_",
-    "xavier_uniform_",
-    "xavier_normal_",
-    "kaiming_uniform_",
-    "kaiming_normal_",
-    "orthogonal_",
-    "sparse_",
-]
+    "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_", "xavier_uniform_",
+    "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "sparse_",
+]  # fmt: skip
 
 
 class ModelTable(model_table.ModelTable):
