@@ -62,6 +62,8 @@ def test_curves_zoom_pan_smooth_and_have_a_log_scale(site, open_page):
     shown = curves(page)
     assert shown.count() == 5 and not page.locator("img[src$='curves.svg']").is_visible()
     assert shown.locator("figcaption b").all_inner_texts()[:2] == ["val_accuracy", "loss"], "the main metric is first"
+    units = [text.split()[0] for text in shown.locator(".lb-curve__value").all_inner_texts()[:2]]
+    assert units == ["point", "step"], "the epochs of the console are no steps"
     assert "132" in shown.nth(1).locator(".lb-curve__value").inner_text()
     first = shown.nth(1)
     before = first.locator("canvas").screenshot()

@@ -114,11 +114,12 @@
     const { data, series, bands, log, lines } = plotted(panel);
     const lost = (line, number, at) =>
       data[4 * number + 3][at] === null && line.lost !== null && data[0][at] >= (isTimed(panel) ? timeAt(line.lost) : line.lost) ? "NaN" : short(data[4 * number + 3][at]);
+    const unit = panel.timed || clock.steps.length < 2 ? said.step : said.point; // a program may count its epochs
     const tell = (index) => {
       const last = data[0].length - 1;
       const at = index === null || index === undefined ? last : index;
       const parts = lines.map((line, number) => `${lines.length > 1 ? `${line.label} ` : ""}${lost(line, number, at)}`);
-      const across = isTimed(panel) ? `${short(data[0][at])} s` : `${said.step} ${short(data[0][at])}`;
+      const across = isTimed(panel) ? `${short(data[0][at])} s` : `${unit} ${short(data[0][at])}`;
       place.value.textContent = `${across}: ${parts.join(" · ")}`;
     };
     const options = {
