@@ -59,7 +59,7 @@ class TensorInspector(inspector.TensorInspector):
         self.roots = RootModules(adapter)
         self.modules = ModuleOutputs(paddle, self.stats, failed)
         self.functions = FunctionalCalls(paddle, self)
-        self.parameters = ParameterStats(paddle, self.stats, adapter.values)
+        self.parameters = ParameterStats(self.stats, adapter.values)
         self.writes = InitialWrites(failed)
         self.describer = Describer(self.stats, self.emit, self.writes)
         self.cuts = DetachFinder(paddle, failed)

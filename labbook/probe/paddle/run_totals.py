@@ -1,7 +1,5 @@
 """Names and facts of the running totals of a PaddlePaddle training: parameters without gradient or optimizer."""
 
-from math import prod
-
 from ..inspection.model_lookup import parameters_of
 from ..inspection.run_totals import (
     describe_lost_parameters,
@@ -66,5 +64,5 @@ def _optimizer_totals(inspector, loop, owned):
         lost = [p for p in params if id(p) not in owned and p._grad_ivar() is None and owned]
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | {id(p) for p in params if p._grad_ivar() is not None})
-        loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, lambda p: prod(p.shape))
+        loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, inspector.adapter.elements)
     note_schedulers(inspector, loop, owners)

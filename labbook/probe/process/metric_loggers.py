@@ -5,7 +5,7 @@ fetched values from a device.
 """
 
 from ..events.protocol import SCALARS
-from ..wrapping import leave_out_one_frame, transparent_wrapper
+from ..wrapping import wrap_function
 
 ONE_BY_ONE = 5000
 """Number of values of one name that are all written; of later ones every 2nd, after twice as many every 4th, and so on,
@@ -115,20 +115,10 @@ def _as_int(step):
 
 
 def _wrap_logger(original, reader, probe):
-    guard = probe.guard("loggers")
+    def after(_, args, kwargs):
+        record(probe, *reader(*args, **kwargs))
 
-    def log(*args, **kwargs):
-        try:
-            result = original(*args, **kwargs)
-        except BaseException as error:
-            leave_out_one_frame(error)
-            raise
-        with guard:
-            source, step, values = reader(*args, **kwargs)
-            record(probe, source, step, values)
-        return result
-
-    return transparent_wrapper(log, original)
+    return wrap_function(original, probe.guard("loggers"), after=after)
 
 
 def _tensorboard_scalar(writer, tag, scalar_value, global_step=None, *args, **kwargs):

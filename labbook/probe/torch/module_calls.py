@@ -31,8 +31,8 @@ class Observer:
 
     __slots__ = ("begins", "ended", "raised")
 
-    def __init__(self, begins, ended=None, raised=None):
-        self.begins = begins
+    def __init__(self, begins=None, ended=None, raised=None):
+        self.begins = begins or _ignore
         self.ended = ended or _ignore
         self.raised = raised or _ignore
 

@@ -58,7 +58,7 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         for one in module.modules():
             number = table.get(id(one))
             if number is not None and one is not module:
-                observer = Observer(_ignore, self._make_hook(number, ref(one)))
+                observer = Observer(None, self._make_hook(number, ref(one)))
                 self._observed.append((id(one), observer))
                 self._calls.add(one, observer)
 
@@ -219,7 +219,3 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
             ratio = (running.detach().to(self.torch.float32) / variance).median().item()
             fields["ratio"] = ratio
         return fields
-
-
-def _ignore(*args):
-    return None

@@ -2,13 +2,8 @@
 
 from weakref import ref
 
-from ..inspection.parameter_stats import (
-    CHECKED_FOR_STALE,
-    CLEARED,
-    FEW,
-    MOST_FINGERPRINTED,
-    MOST_PARAMETERS,
-)
+from ..inspection import parameter_stats
+from ..inspection.parameter_stats import CHECKED_FOR_STALE, CLEARED, FEW, MOST_FINGERPRINTED, MOST_PARAMETERS
 from ..training.batch_fingerprints import fingerprint
 from .batched_stats import BatchedStats
 from .collectives import has_several_ranks
@@ -21,20 +16,14 @@ _RUN = 8
 _GRADIENT_SAMPLE = 1024
 
 
-class ParameterStats:
-    """The parameters of one process, at dense steps.
-
-    Args:
-        values: The `Scalars` of the adapter.
-    """
+class ParameterStats(parameter_stats.ParameterStats):
+    """The parameters of one process that uses PyTorch, at dense steps."""
 
     def __init__(self, torch, stats, without_modes, values):
+        super().__init__(stats, values)
         self.torch = torch
-        self.stats = stats
         self.without_modes = without_modes
-        self.values = values
         self._batched = BatchedStats(torch)
-        self.clear()
 
     def gradients_of(self, optimizer):
         """The gradients in the parameters of an optimizer."""
@@ -84,10 +73,7 @@ class ParameterStats:
 
     def clear(self):
         """Forgets what was kept of a step."""
-        self._params = []
-        self._told = []
-        self._before = None
-        self._moving = False
+        super().clear()
         self._scale_of_closure = None
 
     def inspect_gradients(self, optimizer, table, closure):
@@ -234,15 +220,7 @@ class ParameterStats:
         sample = self._after
         return fingerprint(sample[:: max(1, sample.numel() // MOST_FINGERPRINTED)].tolist(), (sample.numel(),))
 
-    def stale_norm(self, optimizer, scratch, every):
-        """Norm of the gradients that are in an optimizer's parameters; `None` where it is not known without waiting.
-
-        Args:
-            scratch: A dict that belongs to the optimizer.
-            every: Whether all parameters are looked at, else a few of them.
-
-        Cost: 1 microsecond where they are `None`, 15 where they are zeros.
-        """
+    def _some_gradients(self, optimizer, scratch):
         held = scratch.get("few")
         groups = optimizer.param_groups
         key = (len(groups), len(groups[0]["params"]), len(groups[-1]["params"]))
@@ -251,17 +229,10 @@ class ParameterStats:
             # Weakly: a model that is released is freed although its optimizer's meter is kept.
             held = scratch["few"] = [ref(p) for p in every_one[:: max(1, len(every_one) // CHECKED_FOR_STALE)]]
             scratch["few_of"] = key
-        if every:
-            held = [p for group in groups for p in group["params"]]
-        else:
-            held = [p for one in held if (p := one()) is not None]
-        gradients = [g for p in held if (g := p.grad) is not None]
-        if not gradients:
-            return 0.0
-        if (not every and not gradients[0].is_cpu) or not self.without_modes.is_possible():
-            return None
-        norm = self.values.norm(scratch.setdefault("standing", {}), gradients)
-        return norm if norm is None or type(norm) is float else float(norm.item())
+        return [g for one in held if (p := one()) is not None and (g := p.grad) is not None]
+
+    def _can_read(self, gradient, every):
+        return (every or gradient.is_cpu) and self.without_modes.is_possible()
 
 
 def has_gradient(optimizer):

@@ -67,7 +67,7 @@ def _optimizer_totals(inspector, loop, owned):
         lost = [p for p in params if id(p) not in owned and id(p) not in inspector.had_gradient]
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | set(inspector.had_gradient))
-        loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, lambda p: p.numel())
+        loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, inspector.adapter.elements)
     if owned:
         note_idle_optimizers(inspector, loop, lambda p: id(p) in owned and id(p) in inspector.had_gradient)
     note_schedulers(inspector, loop, owners)

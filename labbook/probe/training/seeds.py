@@ -1,6 +1,6 @@
 """Records the seeds that a program sets for Python and NumPy; the calls are passed on unchanged."""
 
-from ..wrapping import leave_out_one_frame, transparent_wrapper
+from ..wrapping import wrap_function
 
 SEEN = {}
 """Generator -> last seed; the adapter of the framework records it with its own seeds."""
@@ -59,19 +59,12 @@ def watch(module, function, source, probe):
 
     No random number is drawn; arguments and result of the original are unchanged.
     """
+
+    def after(_, args, kwargs):
+        SEEN[source] = _plain_seed(args[0] if args else next(iter(kwargs.values()), None))
+
     original = getattr(module, function)
-
-    def seed(*args, **kwargs):
-        try:
-            result = original(*args, **kwargs)
-        except BaseException as error:
-            leave_out_one_frame(error)
-            raise
-        with probe.guard("seed " + source):
-            SEEN[source] = _plain_seed(args[0] if args else next(iter(kwargs.values()), None))
-        return result
-
-    setattr(module, function, transparent_wrapper(seed, original))
+    setattr(module, function, wrap_function(original, probe.guard("seed " + source), after=after))
 
 
 def _plain_seed(value):
