@@ -16,12 +16,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from labbook.compare.run_settings import (
-    captured_facts,
-    collect_arguments,
-    environment_variables,
-    format_value,
-)
+from labbook.compare.run_settings import captured_facts, collect_arguments, environment_variables, format_value
 from labbook.diagnosis.fingerprint import normalise_message, normalise_source
 from labbook.fixes.fix_candidates import HISTORY, is_named, matches_cure, normalize_name
 from labbook.frozen import dataclass

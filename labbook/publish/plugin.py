@@ -26,13 +26,7 @@ from labbook.index.folders import is_text
 from labbook.publish.html import theme
 from labbook.publish.html.cached_fragments import FrameParts, can_use_parts
 from labbook.publish.html.notes import SiteNote, inert, site_note, unlink_missing
-from labbook.publish.html.page_safety import (
-    add_policy,
-    foreign_pictures,
-    page_problems,
-    script_hashes,
-    without_indents,
-)
+from labbook.publish.html.page_safety import add_policy, foreign_pictures, page_problems, script_hashes, without_indents
 from labbook.publish.html.rendering import PageRenderer
 from labbook.publish.pages.build_record import content_key, files_below
 from labbook.publish.pages.feed import feed_file

@@ -20,12 +20,7 @@ from labbook.rerun.rebuilt_environment import rebuild_environment
 from labbook.rerun.recorded_code import RecordedCode, recorded_code
 from labbook.rerun.recorded_command import rerun_command
 from labbook.rerun.recorded_container import container_launcher, recorded_container
-from labbook.rerun.recorded_environment import (
-    compare_environment,
-    project_sources,
-    recorded_variables,
-    set_environment,
-)
+from labbook.rerun.recorded_environment import compare_environment, project_sources, recorded_variables, set_environment
 from labbook.rerun.recorded_inputs import input_paths, prepare_inputs
 from labbook.store.notebook import Notebook
 

@@ -20,14 +20,7 @@ from labbook.sharing.disk_update import (
     update_disk,
 )
 from labbook.sharing.remote_git import GitCall, Remote, SilentRemoteError, tracking_ref
-from labbook.sharing.tree_diff import (
-    PathChange,
-    diff_trees,
-    is_ancestor,
-    merge_bases,
-    runs_among,
-    text_path,
-)
+from labbook.sharing.tree_diff import PathChange, diff_trees, is_ancestor, merge_bases, runs_among, text_path
 from labbook.store.commit.branch_checkout import known_commit, notebook_prefix
 from labbook.store.commit.changed_notes import edited_notes, has_conflict
 from labbook.store.commit.entry_commit import commit_files, commit_queued

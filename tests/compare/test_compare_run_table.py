@@ -5,14 +5,7 @@ from __future__ import annotations
 from labbook.capture.code.untracked_files import separate_results
 from labbook.compare.model_facts import compare_models
 from labbook.compare.run_changes import compare_runs
-from labbook.compare.run_table import (
-    MAX_ROWS,
-    WORDS,
-    Difference,
-    collect_facts,
-    compare_facts,
-    translate_difference,
-)
+from labbook.compare.run_table import MAX_ROWS, WORDS, Difference, collect_facts, compare_facts, translate_difference
 from labbook.store.text.sentences import Sentences
 
 

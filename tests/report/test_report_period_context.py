@@ -11,12 +11,7 @@ from labbook.model.metric_kinds import MetricGoal
 from labbook.model.run import Change
 from labbook.publish.reports import _all_runs
 from labbook.report.best_runs import best_run, least_difference
-from labbook.report.period_context import (
-    PeriodSource,
-    failure_kind,
-    period_context,
-    read_conclusion,
-)
+from labbook.report.period_context import PeriodSource, failure_kind, period_context, read_conclusion
 from labbook.report.progress_svg import progress_svg
 from labbook.report.report_page import experiment_runs_markdown, report_markdown
 from labbook.report.run_row import RunRow, run_row

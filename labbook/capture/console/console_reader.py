@@ -10,11 +10,7 @@ from pathlib import Path
 
 from labbook.capture.console.console_silences import lines_of_spans, read_silences
 from labbook.capture.console.console_sink import TAIL_BYTES, ConsoleSink
-from labbook.capture.console.console_store import (
-    read_head,
-    read_objects,
-    read_tail,
-)
+from labbook.capture.console.console_store import read_head, read_objects, read_tail
 from labbook.model.run import Console
 from labbook.probe.redaction.redactor import Redactor
 from labbook.store.json_files import read_json_object, read_text_or_nothing

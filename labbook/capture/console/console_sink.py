@@ -21,11 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.capture.console.console_silences import SilenceLog
-from labbook.capture.console.console_store import (
-    LineStore,
-    last_number,
-    read_objects,
-)
+from labbook.capture.console.console_store import LineStore, last_number, read_objects
 from labbook.capture.console.notable_lines import NotableLines, notable_spans, open_key_line
 from labbook.capture.console.terminal_folding import LONGEST_LINE, LineFolder
 from labbook.probe.redaction.redactor import Redactor

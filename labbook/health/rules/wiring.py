@@ -9,13 +9,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import modules_of, parameters_of
-from labbook.health.evidence.measurements import (
-    join_names,
-    place_message,
-    place_of,
-    process_series,
-    too_few_data,
-)
+from labbook.health.evidence.measurements import join_names, place_message, place_of, process_series, too_few_data
 from labbook.health.evidence.training_kind import has_master_weights, has_opposed_optimizers, is_pretrained
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import Cut

@@ -16,14 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labbook.model.events import (
-    data_kinds,
-    inspection_kinds,
-    loop_kinds,
-    process_kinds,
-    request_kinds,
-    training_kinds,
-)
+from labbook.model.events import data_kinds, inspection_kinds, loop_kinds, process_kinds, request_kinds, training_kinds
 from labbook.model.events.process_kinds import Event
 
 KINDS: Mapping[str, type[Event]] = {

@@ -15,10 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from labbook.errors import UsageError
-from labbook.record.child.start_errors import (
-    describe_error,
-    start_error,
-)
+from labbook.record.child.start_errors import describe_error, start_error
 from labbook.store.config import Config
 from labbook.store.text.sentences import Sentences
 

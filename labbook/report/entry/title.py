@@ -16,11 +16,7 @@ from labbook.report.ending_exception import ending_exception, place, shorten_pat
 from labbook.report.entry.diagnosis_section import user_location
 from labbook.report.entry.model_section import loss_names_of_optimizers
 from labbook.report.numbers import count, duration, number, pair
-from labbook.report.series_choice import (
-    find_primary_series,
-    find_training_loss,
-    first_nonfinite_step,
-)
+from labbook.report.series_choice import find_primary_series, find_training_loss, first_nonfinite_step
 from labbook.store.text.templates import words
 from labbook.store.text.words_files import fill
 
