@@ -64,7 +64,7 @@ def _propose_pages(diagnoser: Diagnoser, evidence: Evidence) -> list[Symptom]:
     """Returns the nearest pages for a text without an exception, such as a question."""
     if any(one.type or one.message for one in evidence.exceptions):
         return []
-    from labbook.index.nearest_pages import nearest_pages
+    from labbook.index.page_scores import nearest_pages
 
     text = " ".join(line.text for line in evidence.lines if line.kind == "output" and "\n" not in line.text)
     return nearest_pages(text, diagnoser.catalogue.symptoms.values())

@@ -280,3 +280,19 @@ def parse_object(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def read_yaml(path: Path, root: Path) -> dict[str, Any]:
+    """Returns the mapping in a YAML file as PyYAML wrote it.
+
+    Empty if the file is missing, outside of the root, or has another form.
+    """
+    from labbook.store.text.frontmatter import load_tagged
+
+    if not is_inside(path, root):
+        return {}
+    try:
+        found = load_tagged(path.read_text("utf-8", "replace"))
+    except (OSError, ValueError):
+        return {}
+    return {str(name): value for name, value in found.items()} if isinstance(found, dict) else {}

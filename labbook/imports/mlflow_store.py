@@ -31,12 +31,12 @@ from labbook.imports.imported_run import (
     parse_typed,
     read_object,
     read_picture,
+    read_yaml,
     root_of,
     stored_table,
     walk,
 )
 from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
-from labbook.imports.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -28,11 +28,11 @@ from labbook.imports.imported_run import (
     parse_object,
     read_object,
     read_picture,
+    read_yaml,
     root_of,
     walk,
 )
 from labbook.imports.wire_format import Message, RecordFile
-from labbook.imports.yaml_files import read_yaml
 
 _FINISH_STATES = {1: "finished", 2: "failed", 3: "killed"}
 

@@ -28,12 +28,12 @@ from labbook.imports.imported_run import (
     lost_records,
     read_object,
     read_picture,
+    read_yaml,
     root_of,
     stored_table,
     walk,
 )
 from labbook.imports.wire_format import Message, RecordFile
-from labbook.imports.yaml_files import read_yaml
 from labbook.model.run_fields import flatten
 
 _OWN = ("_step", "_runtime", "_timestamp", "_wandb")

@@ -34,6 +34,7 @@ _TYPICAL = 1.4
 _NEXT = 0.3
 """Weight of the next best phrase of a page, against that of the one before. Source: as above."""
 _MOST_FITS = 4
+_MOST_LETTERS = 2000
 _TITLE_WEIGHT = 1.05
 """A title says more than a search phrase. Source: chosen by us on benchmarks/search."""
 _OWN_TITLE = 0.02
@@ -223,6 +224,19 @@ _scores_of = lru_cache(maxsize=4)(PageScores)
 def page_scores(symptoms: Iterable[Symptom]) -> PageScores:
     """Returns the pages ready for questions; the same object for the same catalogue."""
     return _scores_of(tuple(map(_texts_of, symptoms)))
+
+
+def nearest_pages(text: str, symptoms: Iterable[Symptom], most: int = 3) -> list[Symptom]:
+    """Returns the pages that share the rarest words with a text, the nearest first; none if the first is far-fetched.
+
+    They are proposals for a text without an error message, never findings.
+
+    Args:
+        text: Question or description in English or Chinese.
+    """
+    pages = {symptom.id: symptom for symptom in symptoms}
+    ranked = page_scores(pages.values()).rank_pages(text[:_MOST_LETTERS])
+    return [pages[one.symptom] for one in ranked[:most]] if ranked and ranked[0].score >= ENOUGH else []
 
 
 def _is_number(name: str) -> bool:

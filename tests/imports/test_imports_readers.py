@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from labbook.imports.formats import FORMATS, likely_formats
-from labbook.imports.imported_run import LEFT_OUT, OUTSIDE, UNREADABLE, ImportedRun, parse_typed
+from labbook.imports.imported_run import LEFT_OUT, OUTSIDE, UNREADABLE, ImportedRun, parse_typed, read_yaml
 from labbook.imports.wire_format import Message, RecordFile, encode_message, frame_record
-from labbook.imports.yaml_files import read_yaml
 
 FILES = Path(__file__).parent / "files"
 _spec = importlib.util.spec_from_file_location("write_files", Path(__file__).parent / "write_files.py")

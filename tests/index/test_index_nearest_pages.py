@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-from labbook.index.nearest_pages import nearest_pages
+from labbook.index.page_scores import nearest_pages
 
 REPORTS = Path(__file__).resolve().parents[1] / "data" / "reports_without_message.txt"
 PAGES = load_catalogue().symptoms.values()
