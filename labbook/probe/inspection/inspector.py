@@ -57,6 +57,7 @@ class TensorInspector:
     def forget(self):
         """Begins anew, in a forked child."""
         self.optimizers = WeakSet()
+        self._held = set()
         self._tables = {}
         self._flags = {}
         self.toggled = []
@@ -72,9 +73,16 @@ class TensorInspector:
 
     def optimizer_made(self, optimizer):
         """Processes a new optimizer, whose parameters may be those of a model that was not known."""
+        held = self.adapter.facts.parameters(optimizer)
         self.optimizers.add(optimizer)
+        self._held.update(map(id, held))
         self._monitor.loop.optimizers_made += 1
-        self.roots.discover(self.adapter.facts.parameters(optimizer))
+        self.roots.discover(held)
+
+    def optimized_ids(self):
+        """Ids of the parameters that optimizers hold or have held."""
+        self._held.update(map(id, self.trained_parameters()))
+        return set(self._held)
 
     def trained_parameters(self):
         """The parameters that optimizers hold."""

@@ -30,20 +30,19 @@ def fill_in(inspector, loop, now=False):
     if not now and loop.facts and not inspector.counted <= alive:
         return  # some is gone, as at the end of a program that trains inside a function: the last inspection counts
     inspector.counted = alive
-    everything = [id(p) for p in inspector.trained_parameters()]
-    held = set(everything)
     living = [(root, table) for root, table in models if root.module() is not None]
     _, reached = note_parameters(
         inspector,
         loop,
         living,
-        held,
+        inspector.optimized_ids(),
         lambda root, at, p: (root.index, at) in inspector.gradients or p._grad_ivar() is not None,
         inspector.modules.ever,
         SOME,
     )
     owned = {id(p) for root, _ in living for p in parameters_of(root.module(), "_sub_layers")}
-    loop.facts["held_twice"] = len(everything) - len(held)
+    held = [id(p) for p in inspector.trained_parameters()]
+    loop.facts["held_twice"] = len(held) - len(set(held))
     if inspector.adapter.cast_ignored is not None:
         loop.facts["cast_ignored"] = inspector.adapter.cast_ignored
     if inspector.adapter.wrapper is not None:

@@ -66,7 +66,6 @@ class TensorInspector(inspector.TensorInspector):
     def forget(self):
         """Begins anew, in a forked child."""
         super().forget()
-        self._held = set()
         self.had_gradient = set()
         self.called = set()
         self._evaluated = False
@@ -79,7 +78,6 @@ class TensorInspector(inspector.TensorInspector):
 
     def optimizer_made(self, optimizer):
         """Processes a new optimizer, whose parameters may be those of a model that was not known."""
-        self._hold(optimizer)
         self.evaluated.end()
         super().optimizer_made(optimizer)
 
@@ -104,15 +102,6 @@ class TensorInspector(inspector.TensorInspector):
             table = self.table(root)
             if table is not None and table.initial is None:
                 table.initial = self.describer.initial(table)
-
-    def optimized_ids(self):
-        """Ids of the parameters that optimizers hold or have held."""
-        for one in list(self.optimizers):
-            self._hold(one)
-        return set(self._held)
-
-    def _hold(self, optimizer):
-        self._held.update(map(id, parameters(optimizer)))
 
     def _describe_new_model(self, module):
         if not self._spectral and self.without_modes.is_possible():

@@ -51,6 +51,7 @@ def test_short_runs_inside_functions_with_adamw_are_known_to_the_end(probed):
 
 
 SEVERAL = """
+import gc
 import paddle
 from paddle import nn
 
@@ -71,13 +72,19 @@ for _ in range(12):
 net = Network()
 train(net, net.head.parameters())
 train(net)
+gc.collect()
+other = Network()
+train(other)
 """
 
 
 def test_optimizers_tell_which_model_they_train(probed):
-    made = probed(sys.executable, probed.write("several.py", SEVERAL), OMP_NUM_THREADS="1").of("optimizer")
-    assert [event["trains"] for event in made] == [*range(13), 12]
+    """Also those that are gone: no gradient of `net` is called unused in the training of `other`."""
+    done = probed(sys.executable, probed.write("several.py", SEVERAL), OMP_NUM_THREADS="1")
+    made = done.of("optimizer")
+    assert [event["trains"] for event in made] == [*range(13), 12, 13]
     assert {event["root"] for event in made} == {"Network"} and made[0]["parameters"] == 23
+    assert done.of("loop")[-1]["outside"] == []
 
 
 AFTER = """
