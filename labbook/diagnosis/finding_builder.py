@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from labbook.diagnosis import catalogue
 from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
 from labbook.diagnosis.catalogue.pattern import fill_slots
-from labbook.diagnosis.catalogue.renamed_names import find_rename
+from labbook.diagnosis.catalogue.renamed_names import find_misspelling, find_rename, usual_imports
 from labbook.diagnosis.catalogue.run_conditions import conditions_said, find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.families.family_tables import load_tables, title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
-from labbook.diagnosis.toml_data import read_toml
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
 from labbook.model.message import message as make_message
@@ -50,10 +46,11 @@ def build_finding(
     if exception and line:
         read = {**read_values(match, line.text), **read}
     read.update(_package_of(read.get("module", "")))
-    if (line_of_import := _usual_imports().get(read.get("name", ""))) is not None:
+    if (line_of_import := usual_imports().get(read.get("name", ""))) is not None:
         read["usual_import"] = line_of_import
     read.update(find_rename(whole, "\n".join(frame.source for frame in exception.frames[-2:]) if exception else ""))
-    values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}, **_names_of(exception), **read}
+    values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}}
+    values |= {**find_misspelling(whole), **_names_of(exception), **read}
     conditions = find_conditions(values, evidence, exception) | conditions_said(symptom.when, exception, line)
     message = first_message_line(whole)
     say = Sentences(language)
@@ -86,13 +83,6 @@ def build_finding(
         message=message,
         exception=exception.type if exception else "",
     )
-
-
-@functools.lru_cache(maxsize=1)
-def _usual_imports() -> Mapping[str, str]:
-    """Name -> the line by which programs import it."""
-    lines: list[str] = read_toml(Path(catalogue.__file__).with_name("usual_imports.toml"))["imports"]
-    return {line.split()[-1]: line for line in lines}
 
 
 def _names_of(exception: ObservedException | None) -> dict[str, str]:

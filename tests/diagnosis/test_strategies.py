@@ -113,13 +113,20 @@ def test_names_that_exist_are_part_of_the_evidence_of_an_exception_that_was_rais
     assert found.evidence[0] == "sex is not among Name, Sex; similar: Sex"
 
 
-@pytest.mark.parametrize(("argument", "cause"), [("n_neighbor", "misspelt"), ("gpus", "renamed or removed")])
-def test_an_argument_with_a_similar_name_is_first_called_misspelt_unless_a_library_renamed_it(argument, cause):
+@pytest.mark.parametrize(
+    ("argument", "near", "page", "cause"),
+    [
+        ("row_limits", "row_limit", "name_misspelt", "A letter is missing"),
+        ("row_limits", "rows", "removed_argument_used", "misspelt"),
+        ("gpus", "gpuss", "removed_argument_used", "renamed or removed"),
+    ],
+)
+def test_an_argument_with_a_similar_name_is_called_misspelt_unless_a_library_renamed_it(argument, near, page, cause):
     message = f"Trainer.__init__() got an unexpected keyword argument '{argument}'"
-    names = {"missing": argument, "near": [f"{argument}s"], "known": []}
+    names = {"missing": argument, "near": [near], "known": []}
     raised = CaughtException("main", "TypeError", "builtins", message, ended_process=True, names=names)
     found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
-    assert found is not None and found.symptom == "removed_argument_used"
+    assert found is not None and found.symptom == page
     assert cause in found.causes[0]
 
 

@@ -1,13 +1,15 @@
-"""Names that libraries removed or renamed: since which version, and what to use now.
+"""What is known of a name that a message misses: that a library removed or renamed it, or that it is misspelt.
 
-`renamed_names.toml` is the table, `missing_names.toml` has the messages that say which name is missing.
+`missing_names.toml` has the messages that say which name is missing, `renamed_names.toml` the names of other versions,
+`usual_imports.toml` names that programs use often.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 
@@ -15,8 +17,14 @@ from labbook.diagnosis.toml_data import compile_patterns, read_toml
 
 RENAMED = "renamed"
 """The condition that a library removed or renamed the name that a message misses."""
+MISSPELT = "misspelt"
+"""The condition that the name differs by a letter or two from one that exists or is usual."""
 _FORMS = compile_patterns(__file__, "missing_names.toml")
 _TABLE = Path(__file__).with_suffix(".toml")
+_USUAL = Path(__file__).with_name("usual_imports.toml")
+_SHORTEST, _ALIKE = 5, 0.87
+"""Source: chosen by us: `n_neighbor` and `n_neighbors` are alike, `evaluation_strategy` and `eval_strategy` are not."""
+_SUGGESTED = re.compile(r"Did you mean:? '(\w+)'")
 _CALLED = re.compile(r"(\w+)\(")
 
 
@@ -26,9 +34,8 @@ def find_rename(message: str, source: str = "") -> dict[str, str]:
     Args:
         source: The line that failed: older messages name `__init__()` only, and the line the class.
     """
-    forms = (form.search(message) for form in _FORMS.values())
-    found = next((match.groupdict() for match in forms if match), None)
-    if found is None:
+    found = _find_missing(message)
+    if not found:
         return {}
     owner = found["owner"].replace("._api.v2", "")
     keys = (
@@ -36,6 +43,38 @@ def find_rename(message: str, source: str = "") -> dict[str, str]:
     )
     table = _load_table()
     return dict(next((table[key] for key in keys if key in table), {}))
+
+
+def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
+    """`missing`, the name that a message misses, and `near`, what it was meant to be; empty where none is so similar.
+
+    Args:
+        known: Names that exist where the program looked for it.
+    """
+    name = _find_missing(message).get("name", "")
+    if len(name) < _SHORTEST or name in _usual_names():
+        return {}
+    suggested = _SUGGESTED.findall(message)
+    meant = get_close_matches(name, (*known, *suggested, *sorted(_usual_names())), n=1, cutoff=_ALIKE)
+    return {"missing": name, "near": meant[0]} if meant else {}
+
+
+@functools.lru_cache(maxsize=1)
+def usual_imports() -> Mapping[str, str]:
+    """Name -> the line by which programs import it."""
+    return {line.split()[-1]: line for line in read_toml(_USUAL)["imports"]}
+
+
+@functools.lru_cache(maxsize=1)
+def _usual_names() -> frozenset[str]:
+    names = read_toml(_USUAL)
+    return frozenset((*usual_imports(), *names["arguments"], *names["members"]))
+
+
+def _find_missing(message: str) -> dict[str, str]:
+    """`owner` and `name` of what a message misses; with `callee` for an argument; empty where it misses none."""
+    forms = (form.search(message) for form in _FORMS.values())
+    return next((match.groupdict("") for match in forms if match), {})
 
 
 def _call_keys(callee: str, argument: str, source: str) -> Iterator[str]:

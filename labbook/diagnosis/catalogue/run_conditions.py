@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from labbook.diagnosis.catalogue.renamed_names import RENAMED, find_rename
+from labbook.diagnosis.catalogue.renamed_names import MISSPELT, RENAMED, find_misspelling, find_rename
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
 _SIMILAR = "similar_name"
-_SAID, _LED_THROUGH = "message: ", "frames: "
+_SAID, _LED_THROUGH, _RAISED_IN = "message: ", "frames: ", "raised in: "
 _LATER = 10
 _NEAR = 6  # frames from the line of a model in transformers to the call of torch in its `nn.Embedding`
 MARK = 255
@@ -58,20 +58,33 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     """The conditions about what a message says and about the code that led to it.
 
     `message: words|other words` holds where some of them are in the message or in the source lines that led to it,
-    `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them. Of several parts,
-    joined by ` & `, each must have one; a part may be of the other kind. `renamed` holds where a library removed or
-    renamed the name that the message misses, `similar_name` where the recorder found a similar one.
+    `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them, `raised in: ` where the
+    last one has. Of several parts, joined by ` & `, each must have one; a part may be of another kind. `renamed` holds
+    where a library removed or renamed the name that the message misses, `misspelt` where it did not and the name is
+    nearly one that exists, `similar_name` where the recorder found a similar one.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
     message = raised.message if raised else line.text if line else ""
     own = [frame for frame in frames[:-_NEAR] if frame.user][-1:]  # Ray calls itself more often than that
     source = "\n".join(frame.source for frame in (*own, *frames[-_NEAR:]))
-    places = "\n".join(f"{frame.file}:{frame.function}" for frame in frames).replace("\\", "/")
-    read = {_SAID: f"{message}\n{source}".lower(), _LED_THROUGH: places.lower()}
-    renamed = {RENAMED} if RENAMED in keys and find_rename(message, source) else set()
-    renamed |= {_SIMILAR} if raised and raised.names.get("near") else set()
-    return renamed | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
+    places = [f"{frame.file}:{frame.function}".replace("\\", "/").lower() for frame in frames]
+    read = {
+        _SAID: f"{message}\n{source}".lower(),
+        _LED_THROUGH: "\n".join(places),
+        _RAISED_IN: "".join(places[-1:]),
+    }
+    about_name = _conditions_of_name(message, source, raised) if keys & {RENAMED, MISSPELT, _SIMILAR} else set()
+    return about_name | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
+
+
+def _conditions_of_name(message: str, source: str, raised: ObservedException | None) -> set[str]:
+    """What holds of the name that a message misses."""
+    near = [str(one) for one in raised.names.get("near", ())] if raised else []
+    similar = {_SIMILAR} if near else set()
+    if find_rename(message, source):
+        return {RENAMED} | similar
+    return {MISSPELT} | similar if find_misspelling(message, near) else similar
 
 
 def _is_said(condition: str, read: Mapping[str, str]) -> bool:

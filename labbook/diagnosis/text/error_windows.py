@@ -29,6 +29,8 @@ _BUDGET = 20_000
 budget only the last window is parsed. Source: chosen by us, about two seconds of parsing."""
 _LONGEST_BYTES = 8 * LONGEST_LINE
 _BLOCK = 1 << 20
+_COLOUR = re.compile(rb"\x1b\[[\d;]*m")
+"""Notebooks colour parts of a line: a marker of the line that failed, a class, each word of the code."""
 
 
 class ErrorWindow(NamedTuple):
@@ -47,7 +49,7 @@ class ErrorWindow(NamedTuple):
 
 def find_windows(chunks: Iterable[bytes], short: int) -> Iterator[ErrorWindow]:
     """The windows of a log that may hold a failure, in order; a text of up to `short` lines as one window."""
-    blocks = _whole_lines(chunks)
+    blocks = (_COLOUR.sub(b"", block) for block in _whole_lines(chunks))
     start = b""
     for block in blocks:
         start += block

@@ -5,7 +5,7 @@ from __future__ import annotations
 from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.renamed_names import find_rename
+from labbook.diagnosis.catalogue.renamed_names import find_misspelling, find_rename
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
@@ -50,7 +50,7 @@ CELL = "<ipython-input-3-0123> in <module>\n----> 1 encoder = OneHotEncoder(spar
         ),
         (
             "TypeError: barplot() takes from 0 to 1 positional arguments but 2 were given",
-            "forward_signature_mismatch",
+            "removed_argument_used",
             "since seaborn 0.12, barplot takes arguments by name: x=..., y=..., data=...",
         ),
     ],
@@ -75,3 +75,22 @@ def test_a_removed_name_comes_with_its_version_and_what_to_use_now(text: str, pa
 )
 def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
     assert find_rename(message) == {}
+
+
+@in_one_test(
+    ("message", "near"),
+    [
+        ("KMeans.__init__() got an unexpected keyword argument 'n_cluster'", "n_clusters"),
+        ("figure() got an unexpected keyword argument 'fig_size'", "figsize"),
+        ("cannot import name 'train_test_spilt' from 'sklearn.model_selection' (x.py)", "train_test_split"),
+        ("module 'pandas' has no attribute 'read_cvs'", "read_csv"),
+        ("module 'mytools' has no attribute 'lod_rows'. Did you mean: 'load_rows'?", "load_rows"),
+        ("Trainer.__init__() got an unexpected keyword argument 'eval_steps_per_epoch'", ""),
+        ("fit() got an unexpected keyword argument 'epochs'", ""),
+        ("name 'train_test_spilt' is not defined", ""),
+    ],
+)
+def test_a_missing_name_that_is_nearly_a_usual_one_is_misspelt(message: str, near: str) -> None:
+    assert find_misspelling(message).get("near", "") == near
+    found = diagnose(read_text(f"Error: {message}"), MATCHER).primary
+    assert found is not None and (found.symptom == "name_misspelt") == bool(near)

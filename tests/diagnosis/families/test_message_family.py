@@ -36,6 +36,9 @@ def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: 
     ("wanted", "message"),
     [
         ("config_error", "AssertionError: img_size specified in both model and data"),
+        ("config_error", "ValueError: Unknown growing rule: `lossgide`"),
+        ("config_error", "ValueError: Invalid `layout`: 'spiral'. Options are 'grid' and 'circle'."),
+        ("config_error", "BoostError: Leaf refresh is not supported by current booster."),
         ("config_error", "AssertionError: seed is defined in both the file and the command line"),
         ("config_error", "ValueError: Both `lr` and `learning_rate` are given"),
         ("config_error", "AssertionError: batch size 3 cannot be divided by number of GPUs 2"),

@@ -236,3 +236,17 @@ def test_a_chain_of_a_thousand_is_bounded():
 
     assert len(read.exceptions) < 20
     assert all(len(one.context) < 20 for one in read.exceptions)
+
+
+def test_a_coloured_traceback_of_a_notebook_is_whole_in_a_long_output() -> None:
+    title = "\x1b[31mOSError\x1b[39m                                   Traceback (most recent call last)\n"
+    frame = (
+        "\x1b[36mFile \x1b[39m\x1b[32m/env/store.py:{n}7\x1b[39m, in \x1b[36mfetch_{n}\x1b[39m\x1b[34m(x)\x1b[39m\n"
+        "\x1b[32m    {n}6\x1b[39m \x1b[38;5;66;03m# of a long function\x1b[39;00m\n"
+        "\x1b[32m--> \x1b[39m\x1b[32m{n}7\x1b[39m \x1b[38;5;28;01mreturn\x1b[39;00m find(x)\n\n"
+    )
+    last = "\x1b[31mOSError\x1b[39m: the store does not answer\n"
+    text = "step\n" * 200 + title + "".join(frame.format(n=n) for n in range(20, 40)) + last
+    raised = read_text(text).exceptions[-1]
+    assert (raised.type, raised.message) == ("OSError", "the store does not answer")
+    assert (raised.frames[0].function, raised.frames[-1].function) == ("fetch_20", "fetch_39")
