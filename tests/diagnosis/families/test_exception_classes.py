@@ -79,6 +79,10 @@ def test_a_class_of_one_kind_of_failure_tells_it(family_of: Callable[[str], str]
             "onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument: [ONNXRuntimeError] : 2 : Unexpected input "
             "data type. Actual: (tensor(double)) , expected: (tensor(float))",
         ),
+        (
+            "data_decode_error",
+            "TypeError: JSONDecodeError.__init__() missing 2 required positional arguments: 'doc' and 'pos'",
+        ),
         ("", "OSError: [WinError 6] The handle is invalid"),
         ("type_error_user_code", "TypeError: unorderable types: NoneType() > int()"),
         ("other", "RuntimeError: Request to the server failed, please check your network."),

@@ -332,6 +332,16 @@ def test_the_line_says_of_what_a_key_or_a_value_is_missing(
         ("missing_dependency", "/bin/sh: 1: nvcc: not found"),
         ("no_grad_path", "RuntimeError: You are calling .backward() on a tensor that has requires_grad=False"),
         ("config_error", "RuntimeError: Files with extension '.pt' are already present in the directory ./out."),
+        ("cuda_driver_mismatch", "OSError: Could not find a compatible extension for compute capability 87."),
+        ("cuda_driver_mismatch", "RuntimeError: synStatus=26 [Generic failure] Device acquire failed."),
+        ("cuda_oom", "RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"),
+        ("cuda_oom", "RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: Attempting to allocate 12.00G."),
+        ("unsupported_op", "RuntimeError: UNIMPLEMENTED: dynamic reshape of a bounded tensor"),
+        ("cudnn_error", "RuntimeError: cudnnFindConvolutionForwardAlgorithm(handle, in_desc, in, filter)"),
+        ("shape_mismatch", "ValueError: The data size must be equal to that of the data layer."),
+        ("timeout", "RuntimeError: RPC ran for more than set timeout (60000 ms) and will now be marked with an error"),
+        ("compile_error", "RuntimeError: An input is mutated, which is banned in the aot_autograd workflow."),
+        ("compile_error", "torch._export.verifier.SpecViolationError: Operator mul is no allowed operator type"),
     ],
 )  # fmt: skip
 def test_messages_of_compilers_loaders_and_other_devices(

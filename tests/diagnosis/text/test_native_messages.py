@@ -22,6 +22,13 @@ LITE = "[F  6/ 5 15:12: 8.647 ....10-rc/lite/model_parser/model_parser.cc:956 Lo
         ("2022-04-04 09:35:51.526 17318-17318/com.demo.ssd A/libc: Fatal signal 4", "Fatal signal 4", ""),
         ("E/RuntimeError: words of a person", "E/RuntimeError: words of a person", ""),
         ("I/O: slow", "I/O: slow", ""),
+        (
+            "2020-02-04 13:53:21.324940: E    2086 tensorflow/core/op_kernel.cc:1579] for unknown op",
+            "for unknown op",
+            "ERROR",
+        ),
+        ("E       tensor differs in 3] places", "E       tensor differs in 3] places", ""),
+        ("[16:24:41] src/io/local_filesys.cc:39: Check failed: x", "Check failed: x", ""),
         ("12-13 layers", "12-13 layers", ""),
     ],
 )
