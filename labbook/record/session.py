@@ -342,7 +342,8 @@ def open_session(request: RecordRequest, print_line: PrintLine) -> _Session:
         for problem in unknown_settings(notebook.paths.root):
             print_line(session.sentences(problem))
         return session
-    raise NotebookError("errors.record.no_notebook", reasons=list(dict.fromkeys(map(describe_error, errors))))
+    reasons = [describe_error(error) for error in errors]
+    raise NotebookError("errors.record.no_notebook", reasons=reasons[:1] if reasons[0] == reasons[-1] else reasons)
 
 
 def _create_session(notebook: Notebook, request: RecordRequest, print_line: PrintLine) -> _Session:
