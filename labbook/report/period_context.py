@@ -259,13 +259,15 @@ def _changes(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, Any
     found = []
     for (kind, what), times in sorted(seen.items(), key=lambda item: (-len(item[1]), item[0]))[:_MAX_CHANGES]:
         change, row = times[-1]
-        tried = list(dict.fromkeys(c.now for c, _ in times if c.now))
-        values = ", ".join(value[:40] for value in tried[:6]) + (", ..." if len(tried) > 6 else "")
+        first = times[0][0].before
+        tried = list(dict.fromkeys(c.now for c, _ in times if c.now not in ("", first)))
+        between = "; " if any("," in value for value in tried) else ", "
+        values = between.join([*(value[:40] for value in tried[:6]), *(["..."] if len(tried) > 6 else [])])
         found.append(
             {
                 "kind": kind,
                 "what": what,
-                "before": times[0][0].before[:40],
+                "before": first[:40],
                 "values": values or change.detail[:80],
                 "count": len(times),
                 "run": run_cells(row, source.link),

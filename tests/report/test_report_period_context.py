@@ -181,6 +181,22 @@ def test_what_people_turned():
     ]
 
 
+@pytest.mark.parametrize(
+    ("values", "tried"),
+    [
+        (["1", "", "1"], ""),
+        (["0.1", "0.2", "0.1", "0.3"], "0.2, 0.3"),
+        (["", "new, uncommitted", "changed, uncommitted"], "new, uncommitted; changed, uncommitted"),
+    ],
+)
+def test_a_value_from_before_is_none_that_was_tried(values, tried):
+    rows = [row(number, 16) for number in range(1, len(values))]
+    steps = zip(rows, values, values[1:], strict=False)
+    changes = {one.id: [Change("environment", "OMP_NUM_THREADS", before, now)] for one, before, now in steps}
+    (found,) = story(rows, changes=changes)["changes"]
+    assert (found["before"], found["values"]) == (values[0], tried)
+
+
 def test_a_flag_that_one_run_had_is_no_change():
     rows = [row(number, 16) for number in range(1, 6)]
     toggles = ["", "nan", "dead", "", ""]
