@@ -6,7 +6,7 @@ Results are `None` or empty where the code cannot be resolved, so that rules rel
 from __future__ import annotations
 
 import ast
-from dataclasses import field
+from dataclasses import field, replace
 
 from labbook.frozen import dataclass
 from labbook.review.definitions import MAX_DEPTH, Definitions, Origin
@@ -54,13 +54,12 @@ _PREPARED = {"Accelerator": ("prepare",), "Fabric": ("setup", "setup_dataloaders
 
 @dataclass(frozen=True)
 class Kind:
-    """Origin of an object: a call of `name` (an import) or of `class_node` (a class of the program)."""
+    """Origin of an object: a call of `name` (an import) or of `definition` (a class of the program and its file)."""
 
     name: str
     source: Source
     call: ast.Call
-    class_node: ast.ClassDef | None = None
-    class_source: Source | None = None
+    definition: tuple[Source, ast.ClassDef] | None = None
     wrapped: tuple[str, ...] = field(default=())
 
 
@@ -83,8 +82,8 @@ class Code(Definitions):
         pairs = [(func.value, func.attr)] if isinstance(func, ast.Attribute) else []
         for node, name in (*pairs, (func, "__call__")):
             kind = self.kind(source, node)
-            if kind is not None and kind.class_node is not None and kind.class_source is not None:
-                return self.method(kind.class_source, kind.class_node, name)
+            if kind is not None and kind.definition is not None:
+                return self.method(*kind.definition, name)
         return None
 
     def made(self, source: Source, node: ast.expr) -> ast.expr | None:
@@ -140,7 +139,7 @@ class Code(Definitions):
             kinds = [self.kind(where, value, depth + 1) for where, value in self.origins(source, node)]
             first = kinds[0] if kinds else None
             if first is not None and all(
-                k is not None and k.name == first.name and k.class_node is first.class_node for k in kinds
+                k is not None and k.name == first.name and k.definition == first.definition for k in kinds
             ):
                 return first
         return None
@@ -152,14 +151,10 @@ class Code(Definitions):
         dotted = source.dotted(func)
         if dotted in WRAPPERS and node.args:
             inner = self.kind(source, node.args[0], depth + 1)
-            if inner is None:
-                return None
-            return Kind(
-                inner.name, inner.source, inner.call, inner.class_node, inner.class_source, (*inner.wrapped, dotted)
-            )
+            return replace(inner, wrapped=(*inner.wrapped, dotted)) if inner is not None else None
         own = self.class_named(source, func)
         if own is not None:
-            return Kind(own[1].name, source, node, own[1], own[0])
+            return Kind(own[1].name, source, node, own)
         factory = self.function_named(source, func)
         if factory is not None:
             kinds = [
@@ -180,8 +175,14 @@ class Code(Definitions):
             referred = referred.args[0]
         own = self.class_named(where, referred)
         if own is not None:
-            return Kind(own[1].name, source, call, own[1], own[0])
+            return Kind(own[1].name, source, call, own)
         return Kind(where.dotted(referred), source, call) if where.dotted(referred) else None
+
+    def is_model(self, kind: Kind | None, *names: str) -> bool:
+        """Whether an object is a model of the program, or of a library under a name that begins with one of `names`."""
+        if kind is None or kind.definition is None:
+            return kind is not None and kind.name.startswith(names)
+        return self.is_module(*kind.definition)
 
     def makers(self, source: Source, node: ast.expr, depth: int = 0) -> list[Origin]:
         """Return the calls, literals and imports that made a value, through all names; empty if one is unknown."""
@@ -296,9 +297,8 @@ class Code(Definitions):
         if name.endswith(_MODULE_CONTAINERS) and holder.args:
             return self._member_of(source, holder.args[0], key)
         kind = self.kind(source, holder)
-        if kind is not None and kind.class_node is not None and kind.class_source is not None:
-            found = self._attribute(kind.class_source, kind.class_node, f"self.{key}")
-            return found or self._field(kind, str(key))
+        if kind is not None and kind.definition is not None:
+            return self._attribute(*kind.definition, f"self.{key}") or self._field(kind, *kind.definition, str(key))
         followed = self.function_named(source, holder.func)
         returned = returned_values(followed[1]) if followed else []
         if followed is None or len(returned) != 1 or returned[0] is None:
@@ -306,16 +306,13 @@ class Code(Definitions):
         made = self.makers(followed[0], returned[0])
         return self._member_of(*made[0], key) if len(made) == 1 and made[0][1] is not holder else None
 
-    def _field(self, kind: Kind, name: str) -> list[Origin] | None:
+    def _field(self, kind: Kind, source: Source, cls: ast.ClassDef, name: str) -> list[Origin] | None:
         """Return the argument for a field of a data class or named tuple."""
-        assert kind.class_node is not None
-        is_plain = any("dataclass" in ast.unparse(one) for one in kind.class_node.decorator_list)
-        if not is_plain and "typing.NamedTuple" not in self.bases(kind.class_source or kind.source, kind.class_node):
+        is_plain = any("dataclass" in ast.unparse(one) for one in cls.decorator_list)
+        if not is_plain and "typing.NamedTuple" not in self.bases(source, cls):
             return None
         fields = [
-            one.target.id
-            for one in kind.class_node.body
-            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            one.target.id for one in cls.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
         ]
         given = dict(zip(fields, kind.call.args, strict=False))
         given.update({one.arg: one.value for one in kind.call.keywords if one.arg})

@@ -18,6 +18,12 @@ MODULES = (
     *("torch.nn.Module", "paddle.nn.Layer", "torch.nn.Sequential", "paddle.nn.Sequential"),
     *("lightning.LightningModule", "lightning.pytorch.LightningModule", "pytorch_lightning.LightningModule"),
 )
+LAYERS = ("torch.nn.", "paddle.nn.")
+"""Begins of the names of layers of the frameworks."""
+
+LIBRARY_MODELS = (*LAYERS, "torchvision.models.", "paddle.vision.models.")
+"""Begins of the names of layers and models of libraries."""
+
 MAX_DEPTH = 8
 
 

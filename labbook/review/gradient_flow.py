@@ -148,7 +148,7 @@ def _step(
     assert isinstance(call.func, ast.Attribute)
     receiver = call.func.value
     kind = code.kind(source, receiver)
-    name = kind.name if kind is not None and kind.class_node is None else ""
+    name = kind.name if kind is not None and kind.definition is None else ""
     if name.endswith("GradScaler") and call.args:
         inner = code.kind(source, call.args[0])
         text = _text(call.args[0])
@@ -167,7 +167,7 @@ def _step(
     elif _contains_word(on, ("optim", "opt", "solver")) and not _contains_word(on, ("option",)):
         yield Event("step", on, call, False, always, source, direct)
         # The step of a custom optimizer class (a proximal one, a wrapper) may do anything.
-        own = kind is not None and (kind.class_node is not None or kind.name.rsplit(".", 1)[-1][:1].isupper())
+        own = kind is not None and (kind.definition is not None or kind.name.rsplit(".", 1)[-1][:1].isupper())
         if call.args or own:
             yield Event("unknown", on, call, False, always, source, direct)
     elif _contains_word(on, ("scaler",)) and call.args:
@@ -231,7 +231,7 @@ def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
         return True
     if isinstance(func, ast.Attribute):
         kind = code.kind(source, func.value)
-        if kind is not None and kind.class_node is None and kind.name.split(".")[0] in _HARMLESS:
+        if kind is not None and kind.definition is None and kind.name.split(".")[0] in _HARMLESS:
             return True
         if isinstance(func.value, ast.Name) and func.value.id == "self":
             # `self.model(x)`, `self.criterion(...)`: objects of a known library or class are models.
@@ -277,7 +277,7 @@ def _has_training_argument(code: Code, source: Source, call: ast.Call) -> bool:
         ):
             return True
         kind = code.kind(source, arg) if dotted_target(arg) else None
-        if kind is not None and (is_optimizer(kind.name) or kind.class_node is not None):
+        if kind is not None and (is_optimizer(kind.name) or kind.definition is not None):
             return True
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from labbook.review.code_index import Code, Kind
+from labbook.review.definitions import LAYERS
 from labbook.review.names import Function, dotted_target, last_name, returned_values, walk
 from labbook.review.source_file import Source
 
@@ -67,11 +68,11 @@ def activation_of_kind(code: Code, kind: Kind, depth: int = 0, call: ast.Call | 
     """Return the last operation of an object's call: by its class or, for a sequence, by its last layer."""
     if depth > _DEEP:
         return ""
-    if kind.class_node is not None and kind.class_source is not None:
-        return _activation_of_class(code, kind.class_source, kind.class_node, depth)
+    if kind.definition is not None:
+        return _activation_of_class(code, *kind.definition, depth)
     if kind.name in ("torch.nn.Sequential", "paddle.nn.Sequential"):
         return _activation_of_sequence(code, kind, depth, call)
-    if kind.name.startswith(("torch.nn.", "paddle.nn.")) and kind.name.count(".") == 2:
+    if kind.name.startswith(LAYERS) and kind.name.count(".") == 2:
         return _LAYERS.get(kind.name.rsplit(".", 1)[-1], "")
     return ""
 
@@ -85,7 +86,7 @@ def _activation_of_sequence(code: Code, kind: Kind, depth: int, call: ast.Call |
         inner = code.kind(kind.source, layer)
         if inner is None:
             return ""
-        if inner.name.rsplit(".", 1)[-1] in _IDENTITIES and inner.class_node is None:
+        if inner.name.rsplit(".", 1)[-1] in _IDENTITIES and inner.definition is None:
             continue
         return activation_of_kind(code, inner, depth + 1, call)
     return ""

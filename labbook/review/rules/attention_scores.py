@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
+from labbook.review.definitions import LAYERS
 from labbook.review.expressions import made_of, names_in
 from labbook.review.names import Function, assigned_value, assigns, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.rules.model_classes import axis_of
@@ -21,7 +22,6 @@ _SCALE = re.compile(
 _OTHER_TERM = re.compile(r"bias|alibi|rel_|position|embed", re.IGNORECASE)
 _CAUSAL = re.compile(r"tril|triu|causal", re.IGNORECASE)
 _OWN_START = re.compile(r"init\.\w+\(|\.weight\.data|_init_weights|reset_parameters")
-_LAYERS = ("torch.nn.", "paddle.nn.")
 _MIXING = frozenset({
     "TransformerEncoder", "TransformerEncoderLayer", "TransformerDecoder", "TransformerDecoderLayer", "Transformer",
     "MultiheadAttention", "MultiHeadAttention",
@@ -251,7 +251,7 @@ def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
         return
     for node in models:
         made = list(of_type(ast.walk(node), ast.Call))
-        names = {dotted.rpartition(".")[2] for one in made if (dotted := source.dotted(one.func)).startswith(_LAYERS)}
+        names = {dotted.rpartition(".")[2] for one in made if (dotted := source.dotted(one.func)).startswith(LAYERS)}
         if "Embedding" not in names or not names & _MIXING:
             continue
         first = next(one for one in made if source.dotted(one.func).rpartition(".")[2] == "Embedding")
@@ -339,8 +339,8 @@ def _is_rotation(code: Code, source: Source, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call) or not node.args:
         return False
     followed, kind = code.function_named(source, node.func), code.kind(source, node.func)
-    if followed is None and kind is not None and kind.class_node is not None and kind.class_source is not None:
-        followed = code.method(kind.class_source, kind.class_node, "forward")
+    if followed is None and kind is not None and kind.definition is not None:
+        followed = code.method(*kind.definition, "forward")
     sums = of_type(ast.walk(followed[1]), ast.BinOp) if followed is not None else ()
     return followed is not None and any(_adds_cosine_and_sine(code, followed[0], one) for one in sums)
 

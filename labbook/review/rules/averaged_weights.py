@@ -63,7 +63,7 @@ def _update_of(kind: Kind) -> str:
     """The method with which an object averages weights; "" if it has none, or more than one."""
     if kind.name == "torch.optim.swa_utils.AveragedModel":
         return "update_parameters"
-    methods = [one for one in kind.class_node.body if isinstance(one, ast.FunctionDef)] if kind.class_node else []
+    methods = [one for one in kind.definition[1].body if isinstance(one, ast.FunctionDef)] if kind.definition else []
     found = [one.name for one in methods if any(_moves_average(node) for node in ast.walk(one))]
     return found[0] if len(found) == 1 and not found[0].startswith(("__", "forward")) else ""
 
@@ -83,7 +83,7 @@ def _moves_average(node: ast.AST) -> bool:
 def _is_of_another(code: Code, kind: Kind, source: Source, call: ast.Call) -> bool:
     """Whether a method is called of an object that is known to be of another class."""
     other = code.kind(source, call.func.value) if isinstance(call.func, ast.Attribute) else None
-    return other is not None and (other.name, other.class_node) != (kind.name, kind.class_node)
+    return other is not None and (other.name, other.definition) != (kind.name, kind.definition)
 
 
 def _averaging(node: ast.AST) -> tuple[str, ast.expr | None]:

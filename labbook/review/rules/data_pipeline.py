@@ -13,6 +13,11 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
+_PLAIN_DATASETS = {"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset", "paddle.io.Dataset", "object"}
+_KNOWN_DATASETS = (
+    *("torch.utils.data.TensorDataset", "torchvision.datasets."),
+    *("paddle.io.TensorDataset", "paddle.vision.datasets."),
+)
 _ITERATORS = ("zip", "map", "filter", "iter", "enumerate")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
 
@@ -83,19 +88,9 @@ def _order_is_free(code: Code, kind: Kind) -> bool:
     origin = code.kind(kind.source, dataset)
     if origin is None:
         return True
-    if origin.class_node is not None and origin.class_source is not None:
-        bases = code.bases(origin.class_source, origin.class_node)
-        return bool(
-            bases - {"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset", "paddle.io.Dataset", "object"}
-        )
-    return not origin.name.startswith(
-        (
-            "torch.utils.data.TensorDataset",
-            "torchvision.datasets.",
-            "paddle.io.TensorDataset",
-            "paddle.vision.datasets.",
-        )
-    )
+    if origin.definition is not None:
+        return not code.bases(*origin.definition) <= _PLAIN_DATASETS
+    return not origin.name.startswith(_KNOWN_DATASETS)
 
 
 @warning("train_val_overlap", "Humbatova et al., ICSE 2020", tier=1)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
+from labbook.review.definitions import LAYERS
 from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
@@ -112,7 +113,7 @@ def _is_called_with(code: Code, cls: ast.ClassDef, at: int) -> bool:
         for call in (one for one in of_type(source.nodes, ast.Call) if len(one.args) > at):
             kind = code.kind(source, call.func)
             # `cls(...)` makes the model, `cls(...)(x)` calls it.
-            if kind is not None and kind.class_node is cls and code.class_named(source, call.func) is None:
+            if kind is not None and kind.definition == (source, cls) and code.class_named(source, call.func) is None:
                 return True
     return False
 
@@ -133,7 +134,7 @@ def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
                 continue
             made = code.made(source, parts[0])
             kind = code.kind(source, made.func) if isinstance(made, ast.Call) else None
-            if kind is not None and (kind.class_node is not None or _WITH_PARAMETERS.fullmatch(kind.name)):
+            if kind is not None and (kind.definition is not None or _WITH_PARAMETERS.fullmatch(kind.name)):
                 yield Hit(node, {"code": ast.unparse(node), "name": names[0]})
 
 
@@ -159,7 +160,7 @@ def _made_in_forward(code: Code, source: Source) -> Iterator[tuple[ast.Call, str
     for _, forward in _forwards(code, source):
         for node in walk(forward.body):
             layer = source.dotted(node.func) if isinstance(node, ast.Call) else ""
-            if not isinstance(node, ast.Call) or not layer.startswith(("torch.nn.", "paddle.nn.")):
+            if not isinstance(node, ast.Call) or not layer.startswith(LAYERS):
                 continue
             above = source.parents.get(node)
             if isinstance(above, ast.Call) and above.func is node:

@@ -82,12 +82,7 @@ def twins_collapse(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _is_model(code: Code, source: Source, func: ast.expr) -> bool:
-    kind = code.kind(source, func)
-    if kind is None:
-        return False
-    if kind.class_node is not None:
-        return code.is_module(kind.class_source or source, kind.class_node)
-    return kind.name in ("torch.nn.Sequential", "paddle.nn.Sequential")
+    return code.is_model(code.kind(source, func), "torch.nn.Sequential", "paddle.nn.Sequential")
 
 
 def _is_similarity(source: Source, node: ast.AST) -> bool:

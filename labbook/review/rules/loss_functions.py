@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
+from labbook.review.definitions import LAYERS
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
@@ -28,12 +29,12 @@ def _loss_of(code: Code, source: Source, call: ast.Call) -> str:
     at = call
     if not dotted.startswith(("torch.", "paddle.")):
         kind = code.kind(source, call.func)
-        if kind is None or kind.class_node is not None:
+        if kind is None or kind.definition is not None:
             return ""
         dotted, at = kind.name, kind.call
     elif last_name(call.func)[:1].isupper():
         return ""
-    if not dotted.startswith(("torch.nn.", "paddle.nn.")):
+    if not dotted.startswith(LAYERS):
         return ""
     if any(k.arg == "use_softmax" and ast.unparse(k.value) != "True" for k in at.keywords):
         return ""
@@ -96,13 +97,7 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
         if outer is None and scope is not None and not code.assigned_values(scope, name)[1:]:
             continue
         kind = code.kind(source, outer) if outer is not None else None
-        if (
-            kind is not None
-            and (kind.name.startswith(("torch.nn.", "paddle.nn.")) or kind.class_node is not None)
-            and kind.call is outer
-        ):
-            if kind.class_node is not None and not code.is_module(kind.class_source or source, kind.class_node):
-                continue
+        if kind is not None and kind.call is outer and code.is_model(kind, *LAYERS):
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
 
 
@@ -192,6 +187,7 @@ def _cut(source: Source, loop: ast.AST, total: str) -> bool:
     return False
 
 
+_NETWORKS = ("torch.nn.Sequential", "paddle.nn.Sequential", "torch.nn.Linear", "paddle.nn.Linear")
 _CUTS = {"detach", "numpy", "item", "tolist"}
 
 
@@ -255,8 +251,8 @@ def _is_loss_like(code: Code, source: Source, call: ast.Call) -> bool:
     dotted = source.dotted(call.func)
     if not dotted:
         kind = code.kind(source, call.func)
-        dotted = kind.name if kind is not None and kind.class_node is None else ""
-    return dotted.startswith(("torch.nn.", "paddle.nn.")) and dotted.lower().endswith(("loss", "cross_entropy"))
+        dotted = kind.name if kind is not None and kind.definition is None else ""
+    return dotted.startswith(LAYERS) and dotted.lower().endswith(("loss", "cross_entropy"))
 
 
 def _is_from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bool:
@@ -279,16 +275,7 @@ def _is_from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bo
         if is_under_no_grad(source, node):
             return False
         kind = code.kind(source, node.func) if not source.dotted(node.func) else None
-        if kind is None:
-            return bool(_loss_of(code, source, node))
-        if kind.class_node is not None:
-            return code.is_module(kind.class_source or source, kind.class_node)
-        return kind.name in (
-            "torch.nn.Sequential",
-            "paddle.nn.Sequential",
-            "torch.nn.Linear",
-            "paddle.nn.Linear",
-        ) or bool(_loss_of(code, source, node))
+        return code.is_model(kind, *_NETWORKS) or bool(_loss_of(code, source, node))
     return False
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
+from labbook.review.definitions import LAYERS
 from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
 from labbook.review.names import (
     Function,
@@ -109,11 +110,7 @@ def _scores(code: Code, source: Source, terms: list[tuple[int, ast.expr]]) -> li
 def _network(code: Code, source: Source, call: ast.Call) -> Kind | None:
     """Return the origin of a network that is called."""
     kind = code.kind(source, call.func) if dotted_target(call.func) else None
-    if kind is None:
-        return None
-    if kind.class_node is not None and kind.class_source is not None:
-        return kind if code.is_module(kind.class_source, kind.class_node) else None
-    return kind if kind.name.startswith(("torch.nn.", "paddle.nn.")) else None
+    return kind if code.is_model(kind, *LAYERS) else None
 
 
 def _modules(code: Code, source: Source, score: ast.Call) -> set[ast.Call]:
@@ -228,8 +225,8 @@ def _pair_of_layer(code: Code, source: Source, node: ast.AST) -> tuple[str, str]
     if not dotted_target(call.func) or code.function_named(source, call.func) is not None:
         return None
     kind = code.kind(source, call.func)
-    if kind is not None and kind.class_node is not None and kind.class_source is not None:
-        pairs = _results(code, kind.class_source, kind.class_node)
+    if kind is not None and kind.definition is not None:
+        pairs = _results(code, *kind.definition)
         if not pairs or not all(
             _direction(code, where, *pair) or _is_sum(code, where, pair[1]) for where, pair in pairs
         ):

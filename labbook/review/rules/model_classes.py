@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
+from labbook.review.definitions import LAYERS
 from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
@@ -44,7 +45,7 @@ def _has_parameters(code: Code, source: Source, node: ast.expr) -> str:
     if not isinstance(node, ast.Call):
         return ""
     dotted = source.dotted(node.func)
-    if dotted.startswith(("torch.nn.", "paddle.nn.")) and dotted.count(".") == 2:
+    if dotted.startswith(LAYERS) and dotted.count(".") == 2:
         name = dotted.rsplit(".", 1)[-1]
         if name == "Sequential":
             return name if any(_has_parameters(code, source, one) for one in node.args) else ""
@@ -215,7 +216,7 @@ def _is_linear(source: Source, node: ast.expr) -> bool:
 
 def _passes_on(source: Source, node: ast.expr) -> bool:
     name = source.dotted(node.func) if isinstance(node, ast.Call) else ""
-    return name.startswith(("torch.nn.", "paddle.nn.")) and name.rsplit(".", 1)[-1] in ("Dropout", "Identity")
+    return name.startswith(LAYERS) and name.rsplit(".", 1)[-1] in ("Dropout", "Identity")
 
 
 def _narrow(first: ast.expr, second: ast.expr) -> bool:

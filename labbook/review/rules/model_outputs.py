@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
+from labbook.review.definitions import LAYERS
 from labbook.review.expressions import without_form
 from labbook.review.names import assigns, dotted_target, last_name, of_type, returned_values
 from labbook.review.rules.data_pipeline import argument
@@ -75,8 +76,8 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
     kind = code.kind(source, model) if depth < 4 else None
     if kind is None:
         return None
-    if kind.class_node is not None and kind.class_source is not None:
-        forward = code.method(kind.class_source, kind.class_node, "forward")
+    if kind.definition is not None:
+        forward = code.method(*kind.definition, "forward")
         ends = returned_values(forward[1]) if forward else []
         last = ends[0] if len(ends) == 1 else None
         last = code.made(forward[0], last) if forward is not None and last is not None else None
@@ -185,5 +186,5 @@ def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
             continue
         made = code.made(source, call.args[0])
         kind = code.kind(source, made.func) if isinstance(made, ast.Call) else None
-        if kind is not None and (kind.class_node is not None or kind.name.startswith(("torch.nn.", "paddle.nn."))):
+        if kind is not None and (kind.definition is not None or kind.name.startswith(LAYERS)):
             yield Hit(call, {"code": ast.unparse(call)})

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
+from labbook.review.definitions import LAYERS, LIBRARY_MODELS
 from labbook.review.eval_loops import evaluations
 from labbook.review.gradient_flow import is_under_no_grad, reached_nodes
 from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
@@ -15,7 +16,6 @@ from labbook.review.violation import Hit, error, warning
 
 _MODE_LAYERS = ("Dropout", "BatchNorm", "SyncBatchNorm", "AlphaDropout", "InstanceNorm")
 _KNOWN_LIBRARIES = ("torch.", "paddle.", "torchvision.")
-_MODELS = ("torch.nn.", "paddle.nn.", "torchvision.models.", "paddle.vision.models.")
 _ZOO = ("resnet", "vgg", "densenet", "mobilenet", "efficientnet", "inception", "googlenet", "alexnet", "shufflenet")
 
 
@@ -23,34 +23,29 @@ def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
     """Return a layer of a model that depends on the mode ("Dropout"), or ""."""
     if kind is None or depth > 4:
         return ""
-    if kind.class_node is None:
+    if kind.definition is None:
         name = kind.name.rsplit(".", 1)[-1]
         if kind.name.startswith(("torchvision.models.", "paddle.vision.models.")) and name.lower().startswith(_ZOO):
             return "BatchNorm" if not name.lower().startswith("alexnet") else "Dropout"
-        return _name_in_calls(kind.source, [kind.call])
-    found = _name_in_calls(kind.class_source or kind.source, [kind.class_node])
-    if found or kind.class_source is None:
+        return _name_in_calls(kind.source, kind.call)
+    source, cls = kind.definition
+    if found := _name_in_calls(source, cls):
         return found
-    for node in of_type(ast.walk(kind.class_node), ast.Call):
-        inner = code.class_named(kind.class_source, node.func)
-        if inner is not None and inner[1] is not kind.class_node:
-            found = _mode_layer(code, Kind(inner[1].name, kind.class_source, node, inner[1], inner[0]), depth + 1)
+    for node in of_type(ast.walk(cls), ast.Call):
+        inner = code.class_named(source, node.func)
+        if inner is not None and inner[1] is not cls:
+            found = _mode_layer(code, Kind(inner[1].name, source, node, inner), depth + 1)
             if found:
                 return found
     return ""
 
 
-def _name_in_calls(source: Source, nodes: list[ast.Call] | list[ast.ClassDef]) -> str:
-    for outer in nodes:
-        for node in of_type(ast.walk(outer), ast.Call):
-            dotted = source.dotted(node.func)
-            name = dotted.rsplit(".", 1)[-1]
-            if (
-                dotted.startswith(("torch.nn.", "paddle.nn."))
-                and dotted.count(".") == 2
-                and name.startswith(_MODE_LAYERS)
-            ):
-                return name
+def _name_in_calls(source: Source, outer: ast.Call | ast.ClassDef) -> str:
+    for node in of_type(ast.walk(outer), ast.Call):
+        dotted = source.dotted(node.func)
+        name = dotted.rsplit(".", 1)[-1]
+        if dotted.startswith(LAYERS) and dotted.count(".") == 2 and name.startswith(_MODE_LAYERS):
+            return name
     return ""
 
 
@@ -82,7 +77,7 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
         if layer:
             yield Hit(call, {"model": dotted_target(call.func), "layer": layer})
             return
-        is_unresolved = kind is None or (kind.class_node is None and not kind.name.startswith(_KNOWN_LIBRARIES))
+        is_unresolved = kind is None or (kind.definition is None and not kind.name.startswith(_KNOWN_LIBRARIES))
         if is_unresolved and _set_to_train(code, dotted_target(call.func)):
             yield Hit(call, {"model": dotted_target(call.func), "layer": "a mode, set by `train()`,"}, "warning")
             return
@@ -125,7 +120,7 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
             ):
                 continue
             kind = code.kind(where, func.value)
-            if kind is not None and kind.class_node is None and not kind.name.startswith(_KNOWN_LIBRARIES):
+            if kind is not None and kind.definition is None and not kind.name.startswith(_KNOWN_LIBRARIES):
                 kind = None
             if kind is None and (where is not source or not _is_optimized_by_name(source, loop, func.value)):
                 continue
@@ -227,7 +222,7 @@ def _named_so(code: Code, source: Source) -> Iterator[Hit]:
         ):
             continue
         kind, model = code.kind(source, call.func), dotted_target(call.func)
-        known = kind is not None and (kind.class_node is not None or kind.name.startswith(_MODELS))
+        known = kind is not None and (kind.definition is not None or kind.name.startswith(LIBRARY_MODELS))
         if known or _set_to_train(code, model):
             yield Hit(call, {"model": model})
             return
@@ -339,15 +334,8 @@ def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
 def _moves_model(code: Code, source: Source, call: ast.Call) -> bool:
     func = call.func
     assert isinstance(func, ast.Attribute)
-    kind = code.kind(source, func.value)
-    if kind is None:
-        return False
-    if kind.class_node is not None:
-        return code.is_module(kind.class_source or source, kind.class_node) and (
-            func.attr == "cuda" or _may_be_gpu(code, source, call)
-        )
-    known = kind.name.startswith(("torch.nn.", "torchvision.models."))
-    return known and (func.attr == "cuda" or _may_be_gpu(code, source, call))
+    is_model = code.is_model(code.kind(source, func.value), "torch.nn.", "torchvision.models.")
+    return is_model and (func.attr == "cuda" or _may_be_gpu(code, source, call))
 
 
 def _may_be_gpu(code: Code, source: Source, call: ast.Call) -> bool:

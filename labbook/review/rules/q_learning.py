@@ -32,11 +32,7 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
             continue
         online = "" if value is None or isinstance(value, ast.Call) else ast.unparse(value)
         kind = code.kind(source, value) if value is not None and online and not _TARGET.search(online) else None
-        if kind is not None and (
-            code.is_module(kind.class_source or source, kind.class_node)
-            if kind.class_node is not None
-            else kind.name in MODULES
-        ):
+        if kind is not None and (code.is_model(kind) or kind.name in MODULES):
             yield Hit(node, {"code": ast.unparse(node), "target": target})
     for node in of_type(source.nodes, ast.Call):
         if last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:

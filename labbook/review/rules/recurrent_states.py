@@ -62,9 +62,9 @@ def _elements(node: ast.expr) -> list[ast.expr]:
 def _is_step(code: Code, source: Source, call: ast.Call) -> bool:
     """Whether a call is one step of a recurrent layer, or of a model that is given its state."""
     kind = code.kind(source, call.func)
-    if kind is None or kind.class_node is None or kind.class_source is None:
+    if kind is None or kind.definition is None:
         return kind is not None and _RECURRENT.fullmatch(kind.name) is not None
-    forward = code.method(kind.class_source, kind.class_node, "forward")
+    forward = code.method(*kind.definition, "forward")
     names = [one.arg for one in forward[1].args.args] if forward is not None else []
     return len(names) > 2 and _STATE.search(names[2]) is not None
 

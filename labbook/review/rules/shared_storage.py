@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.code_index import Code, Kind
+from labbook.review.code_index import Code
+from labbook.review.definitions import LIBRARY_MODELS
 from labbook.review.gradient_flow import is_optimizer, is_under_no_grad, step_loops
 from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
@@ -157,7 +158,7 @@ def _saving(code: Code, source: Source, call: ast.Call) -> str:
     kind = code.kind(source, call.func) if isinstance(call.func, ast.Attribute) else None
     name = (
         kind.name.rsplit(".", 1)[-1]
-        if kind is not None and kind.name.startswith("torch.nn.") and kind.class_node is None
+        if kind is not None and kind.name.startswith("torch.nn.") and kind.definition is None
         else ""
     )
     return name if name in _SAVES_OUTPUT else ""
@@ -194,7 +195,7 @@ def _is_best(code: Code, source: Source, loop: ast.AST, stored: ast.expr, name: 
     kind = code.kind(source, stored) if dotted_target(stored) and "best" in name.lower() else None
     if kind is None or (kind.source is source and any(one is loop for one in source.parents_of(kind.call))):
         return False
-    return _is_model(code, kind)
+    return code.is_model(kind, *LIBRARY_MODELS)
 
 
 def _is_loaded_again(source: Source, loop: ast.AST, stored: ast.expr, name: str) -> bool:
@@ -220,12 +221,6 @@ def _stored_model(node: ast.expr) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict":
         return node.func.value
     return node if isinstance(node, (ast.Name, ast.Attribute)) else None
-
-
-def _is_model(code: Code, kind: Kind) -> bool:
-    if kind.class_node is not None:
-        return code.is_module(kind.class_source or kind.source, kind.class_node)
-    return kind.name.startswith(("torch.nn.", "paddle.nn.", "torchvision.models.", "paddle.vision.models."))
 
 
 def _is_trained_in(code: Code, source: Source, loop: ast.AST) -> bool:
@@ -321,7 +316,7 @@ def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
         return ""
     if any(dotted_target(one) == model for arg in node.value.args for one in ast.walk(arg)) and inner is target:
         return ""
-    made_model = kind.class_node is not None and code.is_module(kind.class_source or source, kind.class_node)
+    made_model = code.is_model(kind)
     layer = kind.name.startswith(
         (
             "torch.nn.Linear",
