@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from labbook.frozen import dataclass
 from labbook.review.code_index import Code
-from labbook.review.names import LOOPS, SCOPES, dotted_target, last_name, of_type, parameters, walk
+from labbook.review.names import LOOPS, SCOPES, Loop, dotted_target, last_name, loops, of_type, parameters, walk
 from labbook.review.source_file import Source
 
 _MAX_DEPTH = 4
@@ -295,14 +295,6 @@ def reached_nodes(
         followed = code.function_named(source, node.func) if isinstance(node, ast.Call) and depth < _MAX_DEPTH else None
         if followed is not None:
             yield from reached_nodes(code, followed[0], followed[1].body, depth + 1)
-
-
-def loops(source: Source) -> list[ast.For | ast.AsyncFor | ast.While]:
-    """Return all loops of a file, in order."""
-    return [node for node in source.nodes if isinstance(node, LOOPS)]
-
-
-Loop = ast.For | ast.AsyncFor | ast.While
 
 
 def step_loops(code: Code, source: Source) -> list[tuple[Loop, list[Event]]]:

@@ -10,6 +10,7 @@ from labbook.review.source_file import Source
 
 Node = TypeVar("Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 ASSIGNING = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -55,6 +56,16 @@ def last_name(node: ast.AST) -> str:
 def of_type(nodes: Iterable[ast.AST], kind: type[Node]) -> Iterator[Node]:
     """Yield the nodes of one kind of syntax."""
     return (node for node in nodes if isinstance(node, kind))
+
+
+def loops(source: Source) -> list[Loop]:
+    """Return all loops of a file, in order."""
+    return [node for node in source.nodes if isinstance(node, LOOPS)]
+
+
+def loop_of(source: Source, node: ast.AST) -> Loop | None:
+    """Return the innermost loop around a node, or `None`."""
+    return next((outer for outer in source.parents_of(node) if isinstance(outer, LOOPS)), None)
 
 
 def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:

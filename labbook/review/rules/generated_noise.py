@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loops, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -131,7 +131,7 @@ def _is_cumulative(code: Code, source: Source, share: ast.expr) -> bool:
 @warning("same_batch_every_step", "Goodfellow et al. 2014, algorithm 1: new noise in each step", row="loop-bug")
 def noise_made_once(code: Code, source: Source) -> Iterator[Hit]:
     """A generator that a discriminator judges is trained on noise that is drawn once, before the loop."""
-    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
+    for loop in loops(source):
         inside = list(walk([loop]))
         calls = [one for one in inside if isinstance(one, ast.Call)]
         if not any(last_name(one.func) == "backward" for one in calls):

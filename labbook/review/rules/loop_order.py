@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
-from labbook.review.names import LOOPS, dotted_target, last_name, of_type
+from labbook.review.names import dotted_target, last_name, loop_of, of_type
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
@@ -32,7 +32,7 @@ def step_after_batches(code: Code, source: Source) -> Iterator[Hit]:
             continue
         block, index = source.blocks.get(batches, ([], 0))
         for step in events(code, source, block[index + 1 :]):
-            outer = next((one for one in source.parents_of(batches) if isinstance(one, LOOPS)), None)
+            outer = loop_of(source, batches)
             if outer is not None and step.what == "step" and step.direct and step.always and step.on == cleared[0].on:
                 yield Hit(step.node, {"optimizer": step.on, "loop": ast.unparse(batches.iter)})
                 break

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import Loop, assigns, dotted_target, last_name, loop_of, loops, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
@@ -87,7 +87,7 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
         call = node.value
         if not name or dotted_target(call.func) != name or not call.args or code.function_named(source, call.func):
             continue
-        loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
+        loop = loop_of(source, node)
         if loop is None or source.function(loop) is not source.function(node) or source.leaves_loop(node):
             continue
         if sum(assigns(one, name) for one in walk(loop.body)) != 1 or assigns(loop, name):
@@ -104,7 +104,7 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
 @warning("memory_graph_retained", "PyTorch FAQ: My model reports out of memory", tier=1)
 def loss_accumulated(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of each step is added to a total without detaching it."""
-    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
+    for loop in loops(source):
         back = {
             dotted_target(node.func.value): node
             for node in of_type(walk(loop.body), ast.Call)
@@ -115,7 +115,7 @@ def loss_accumulated(code: Code, source: Source) -> Iterator[Hit]:
             total, added = _added_names(node)
             if not total or added not in back or total == added or total in back:
                 continue
-            if next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None) is not loop:
+            if loop_of(source, node) is not loop:
                 continue
             if any(isinstance(one, (ast.Break, ast.Return)) for one in loop.body) or is_under_no_grad(source, node):
                 continue
@@ -148,9 +148,8 @@ def _weighted(node: ast.expr) -> str:
     return dotted_target(node)
 
 
-def _is_reset_in(loop: ast.AST, name: str) -> bool:
+def _is_reset_in(loop: Loop, name: str) -> bool:
     """Whether a total is reset in each iteration of the loop."""
-    assert isinstance(loop, LOOPS)
     return any(
         isinstance(node, ast.Assign)
         and any(dotted_target(one) == name for one in node.targets)
@@ -159,9 +158,8 @@ def _is_reset_in(loop: ast.AST, name: str) -> bool:
     )
 
 
-def _is_still_loss(loop: ast.AST, at: ast.AST, name: str, back: ast.AST) -> bool:
+def _is_still_loss(loop: Loop, at: ast.AST, name: str, back: ast.AST) -> bool:
     """Whether a name still refers to the loss of the `backward` call, not to its number."""
-    assert isinstance(loop, LOOPS)
     for node in walk(loop.body):
         if not assigns(node, name) or not isinstance(node, (ast.Assign, ast.AugAssign)):
             continue

@@ -9,7 +9,7 @@ from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS, LIBRARY_MODELS
 from labbook.review.eval_loops import evaluations
 from labbook.review.gradient_flow import is_under_no_grad, reached_nodes
-from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import LOOPS, Loop, assigns, dotted_target, last_name, loop_of, loops, of_type, walk
 from labbook.review.partial_device_move import half_moved
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
@@ -85,7 +85,7 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
 
 def _calls_under_no_grad(source: Source) -> Iterator[ast.Call]:
     """Yield calls under `no_grad` in loops that do not train."""
-    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
+    for loop in loops(source):
         calls = list(of_type(walk(loop.body), ast.Call))
         if not any(last_name(call.func) in ("backward", "step") for call in calls):
             yield from (c for c in calls if dotted_target(c.func) and c.args and is_under_no_grad(source, c))
@@ -102,8 +102,8 @@ def _set_to_train(code: Code, model: str) -> bool:
 @error("backward_in_eval_mode", "torch.nn.Module.train; research of the project", loop=True)
 def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
     """A loop calls `eval()` each epoch and trains in the next one without `train()`."""
-    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
-        if next((one for one in source.parents_of(loop) if isinstance(one, LOOPS)), None) is not None:
+    for loop in loops(source):
+        if loop_of(source, loop) is not None:
             continue
         calls = list(_reached_calls(code, source, loop.body))
         if any(last_name(call.func) in ("train", "set_mode", "requires_grad_") for _, call in calls):
@@ -141,8 +141,7 @@ def _reached_calls(code: Code, source: Source, body: list[ast.stmt]) -> Iterator
             yield where, node
 
 
-def _path_to(code: Code, source: Source, loop: ast.AST, wanted: ast.Call) -> ast.AST | None:
-    assert isinstance(loop, LOOPS)
+def _path_to(code: Code, source: Source, loop: Loop, wanted: ast.Call) -> ast.AST | None:
     for node in of_type(walk(loop.body), ast.Call):
         followed = code.function_named(source, node.func)
         if followed is not None and any(
@@ -176,12 +175,11 @@ def _is_trained(code: Code, kind: Kind) -> bool:
     return False
 
 
-def _is_optimized_by_name(source: Source, loop: ast.AST, model: ast.expr) -> bool:
+def _is_optimized_by_name(source: Source, loop: Loop, model: ast.expr) -> bool:
     """Whether an optimizer of the same function has the parameters of that name, and the loop creates no new one.
 
     A model created elsewhere may have no layer that depends on the mode; then a missing `train()` is harmless.
     """
-    assert isinstance(loop, LOOPS)
     name = dotted_target(model)
     scope = source.function(loop)
     body = scope.body if scope is not None else source.tree.body

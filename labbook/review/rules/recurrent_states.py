@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import default_number, number
-from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -29,7 +29,7 @@ def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
         if not isinstance(node.value, ast.Call) or len(node.value.args) < 2:
             continue
         call, owner = node.value, source.class_of(node)
-        loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
+        loop = loop_of(source, node)
         function = source.function(node)
         if owner is None or loop is None or source.function(loop) is not function or not code.is_module(source, owner):
             continue

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.code_index import Code
 from labbook.review.expressions import number
-from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.rules.data_pipeline import argument
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -68,7 +68,7 @@ def cycle_per_epoch(code: Code, source: Source) -> Iterator[Hit]:
             continue
         given = [*kind.call.args[1:], *(k.value for k in kind.call.keywords)]
         length = next((one for one in given if _counts_batches(code, kind.source, one)), None)
-        loop = next((one for one in source.parents_of(call) if isinstance(one, LOOPS)), None)
+        loop = loop_of(source, call)
         if length is not None and isinstance(loop, ast.For) and any(map(_is_training, loop.body)):
             yield Hit(call, {"scheduler": ast.unparse(call.func.value), "length": ast.unparse(length)})  # type: ignore[attr-defined]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.definitions import LIBRARY_MODELS
-from labbook.review.gradient_flow import is_optimizer, is_under_no_grad, step_loops
-from labbook.review.names import LOOPS, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.gradient_flow import events, is_optimizer, is_under_no_grad, step_loops
+from labbook.review.names import LOOPS, Loop, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error
 
@@ -174,7 +174,7 @@ def best_alias(code: Code, source: Source) -> Iterator[Hit]:
         stored = _stored_model(node.value)
         if not name or stored is None:
             continue
-        loop = next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
+        loop = loop_of(source, node)
         if loop is None or source.function(loop) is not source.function(node):
             continue
         branch = next((one for one in source.parents_of(node) if isinstance(one, (ast.If, *LOOPS))), None)
@@ -198,9 +198,8 @@ def _is_best(code: Code, source: Source, loop: ast.AST, stored: ast.expr, name: 
     return code.is_model(kind, *LIBRARY_MODELS)
 
 
-def _is_loaded_again(source: Source, loop: ast.AST, stored: ast.expr, name: str) -> bool:
+def _is_loaded_again(source: Source, loop: Loop, stored: ast.expr, name: str) -> bool:
     """Whether the same model loads the stored state after the loop."""
-    assert isinstance(loop, LOOPS)
     if any(assigns(one, dotted_target(stored)) for one in walk(loop.body)) or not isinstance(stored, ast.Name):
         return False
     scope = source.function(loop) or source.tree
@@ -223,10 +222,7 @@ def _stored_model(node: ast.expr) -> ast.expr | None:
     return node if isinstance(node, (ast.Name, ast.Attribute)) else None
 
 
-def _is_trained_in(code: Code, source: Source, loop: ast.AST) -> bool:
-    from labbook.review.gradient_flow import events
-
-    assert isinstance(loop, LOOPS)
+def _is_trained_in(code: Code, source: Source, loop: Loop) -> bool:
     whats = {one.what for one in events(code, source, loop.body)}
     return "step" in whats and "backward" in whats
 

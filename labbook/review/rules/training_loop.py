@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.gradient_flow import Event, events, is_scheduler, loops, step_loops
-from labbook.review.names import LOOPS, dotted_target, last_name, of_type, walk
+from labbook.review.gradient_flow import Event, events, is_optimizer, is_scheduler, step_loops
+from labbook.review.names import LOOPS, dotted_target, last_name, loop_of, loops, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -154,8 +154,6 @@ def missing_step(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _is_on_optimizer(code: Code, source: Source, event: Event) -> bool:
-    from labbook.review.gradient_flow import is_optimizer
-
     func = _func(event)
     kind = code.kind(source, func.value) if isinstance(func, ast.Attribute) else None
     # An optimizer passed to the function is recognised by its name.
@@ -234,13 +232,9 @@ def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
         stepped = [n for n, one in enumerate(found) if one.what == "step"]
         if not stepped or min(stepped) < number or not isinstance(call, ast.Call) or call.args or call.keywords:
             continue
-        if _nearest_loop(source, call) is not loop:
+        if loop_of(source, call) is not loop:
             continue
         yield Hit(call, {"scheduler": found[number].on, "optimizer": found[min(stepped)].on or "optimizer"})
-
-
-def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:
-    return next((one for one in source.parents_of(node) if isinstance(one, LOOPS)), None)
 
 
 @warning("lr_schedule_wrong", "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True)
@@ -257,8 +251,8 @@ def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
                 or not kind.name.endswith(("CosineAnnealingLR", "CosineAnnealingDecay"))
             ):
                 continue
-            inner = _nearest_loop(source, call)
-            outer = _nearest_loop(source, inner) if inner is not None else None
+            inner = loop_of(source, call)
+            outer = loop_of(source, inner) if inner is not None else None
             period = _argument(kind.call, 1, "T_max")
             if (
                 not isinstance(inner, (ast.For, ast.AsyncFor))
@@ -294,7 +288,7 @@ def _epochs(node: ast.expr) -> set[str]:
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     """A handler for all exceptions around a training step does nothing."""
     for node in of_type(source.nodes, ast.Try):
-        if _nearest_loop(source, node) is None:
+        if loop_of(source, node) is None:
             continue
         if not any(isinstance(one, ast.Call) and last_name(one.func) == "backward" for one in walk(node.body)):
             continue
@@ -322,7 +316,7 @@ def retained_each_step(code: Code, source: Source) -> Iterator[Hit]:
             k.arg == "retain_graph" and isinstance(k.value, ast.Constant) and k.value.value is True
             for k in back[0].node.keywords
         )
-        if keeps and _nearest_loop(source, back[0].node) is loop:
+        if keeps and loop_of(source, back[0].node) is loop:
             yield Hit(back[0].node)
 
 
