@@ -249,13 +249,14 @@ def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages
         check = next(check for check in CHECKS if check.id == large.id)
         by_id[large.id] = _row(check, first[0], pages)
         return list(by_id.values())
-    found = [o for each in run.signals if (o := updates.hardly_moved(run, each)) is not None]
+    clipped = by_id.get("clip_always_active")
+    is_clipped = clipped is not None and clipped.verdict == "note"
+    found = [o for each in run.signals if (o := updates.hardly_moved(each, is_clipped)) is not None]
     if not found or len(found) < len(run.signals):
         return rows
     small = next(check for check in CHECKS if check.id == "update_too_small")
     by_id[small.id] = _raise_row(_row(small, found[0], pages), found[0], pages)
-    clipped = by_id.get("clip_always_active")
-    if clipped is not None and clipped.verdict == "note" and clipped.observed_message is not None:
+    if clipped is not None and is_clipped and clipped.observed_message is not None:
         by_id[clipped.id] = _raise_row(clipped, Outcome("warn", clipped.observed_message), pages)
     return list(by_id.values())
 

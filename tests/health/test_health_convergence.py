@@ -313,7 +313,7 @@ def test_a_loss_without_bottom(ask, make_series):
     assert ask("loss_diverging", make_series("loss", likelihood)).verdict == "not observed"
 
 
-@in_one_test(("momentum", "verdict"), [(0.001, "warn"), (0.1, "ok")])
+@in_one_test(("momentum", "verdict"), [(0.0, "warn"), (0.001, "warn"), (0.1, "ok")])
 @in_one_test("framework", ["torch", "paddle"])
 def test_batch_norms_that_hardly_took_up_their_batches(ask, make_series, framework, momentum, verdict):
     """The protocol has the momentum as PyTorch has it, for PaddlePaddle too."""

@@ -32,6 +32,20 @@ def test_layers_frozen_at_their_random_weights(ask, make_model, frozen, init, ex
         assert found.observed.startswith(f"{len(frozen)} of 4 layers do not train")
 
 
+@in_one_test(
+    ("still", "ratio", "verdict"),
+    [((2,), 0.0, "warn"), ((1, 2, 3), 0.0, "warn"), ((2,), 1e-9, None), ((1, 2, 3, 4), 0.0, None)],
+)
+def test_layers_that_stand_still_with_a_gradient(ask, make_model, looks, still, ratio, verdict):
+    """As in a group with `lr=0`; where no layer moves, `step_changed_nothing` says so."""
+    model = make_model("Linear", "Linear", "Linear", "Linear")
+    for parameter in model["parameters"]:
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
+    rows = [{"i": i, "w": 1.0, "g": 1.0, "ratio": ratio if i + 1 in still else 1e-3} for i in range(4)]
+    found = ask("frozen_at_random", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
+    assert (found and found.verdict) == verdict
+
+
 def test_frozen_random_features_are_a_finding_where_the_loss_stays_at_chance(
     rows_of, make_run, make_model, make_series
 ):

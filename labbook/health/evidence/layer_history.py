@@ -20,6 +20,8 @@ from labbook.model.events.inspection_kinds import (
 from labbook.model.message import Message, message
 from labbook.model.signals import Signals
 
+_FEWEST_STILL = 5
+"""Steps that leave a matrix as it was, after which it does not train. Source: chosen by us."""
 _BOUNDED = ("relu", "relu6", "sigmoid", "hardsigmoid", "tanh", "softmax")
 
 
@@ -59,6 +61,13 @@ class Parameter:
         """Whether it is the bias of a layer that mixes features."""
         mixes = any(word in self.module.lower() for word in ("linear", "conv"))
         return mixes and len(self.shape) == 1 and "bias" in self.name
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is trainable and, of a matrix, any step with a gradient changed it."""
+        ratios = [row.get("ratio") for _, row in self.history if row.get("g")]
+        stands_still = self.is_matrix and len(ratios) >= _FEWEST_STILL and all(ratio == 0.0 for ratio in ratios)
+        return self.trainable and not stands_still
 
     def values(self, key: Literal["w", "g", "ratio"], since: int = 0) -> list[float]:
         """The finite numbers under `key` from step `since` on."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from labbook.model.check import Outcome
 from labbook.model.events.inspection_kinds import SourcePlace
+from labbook.model.events.loop_kinds import Clipping
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind, name_words
 from labbook.model.run import Run
@@ -107,6 +108,19 @@ def finite_points(series: Series) -> tuple[list[int], list[float]]:
     """Steps and values of the points that are finite."""
     points = [(s, v) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
     return [s for s, _ in points], [v for _, v in points]
+
+
+def clipping(run: Run, signals: Signals) -> Clipping:
+    """Returns the calls that clip gradients; in PaddlePaddle the steps of an optimizer that has a limit for its norm.
+
+    Such an optimizer clips after its gradients were measured.
+    """
+    limits = [str(one.get("options", {}).get("grad_clip", "")).split() for one in signals.optimizers]
+    if signals.loop.get("clip") or len(limits) != 1 or limits[0][:1] != ["ClipGradByGlobalNorm"]:
+        return signals.loop.get("clip", Clipping())
+    limit = float(limits[0][1])
+    norms = [v for s in process_series(run, signals, "grad_norm") for v in finite_points(s)[1]]
+    return Clipping(calls=len(norms), clipped=sum(norm > limit for norm in norms), limit=limit)
 
 
 def has_trained(run: Run) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
 from labbook.health.evidence.measurements import (
+    clipping,
     finite_points,
     join_names,
     measured_series,
@@ -290,7 +291,7 @@ def gradients_stay_small(run: Run, signals: Signals) -> Outcome:
             continue
         now = max(values[at : at + 5])
         observed = message("health.exploding_gradient.rose", before=before, now=now, step=steps[at])
-        clipped = signals.loop.get("clip", {}).get("calls", 0) > 0
+        clipped = clipping(run, signals).get("calls", 0) > 0
         return Outcome("note" if clipped else "fail", observed, where={"step": steps[at]})
     return _judge_rising_norm(run, signals) or _grows_by_layer(signals)
 
@@ -300,7 +301,7 @@ def _judge_rising_norm(run: Run, signals: Signals) -> Outcome | None:
     losses = process_series(run, signals, "loss")
     for series in process_series(run, signals, "grad_norm")[:1]:
         steps, values = finite_points(series)
-        if len(values) < 60 or not losses or signals.loop.get("clip", {}).get("calls", 0):
+        if len(values) < 60 or not losses or clipping(run, signals).get("calls", 0):
             continue
         at, p = change_point(values)
         if p < 1e-6 and 20 <= at <= 0.8 * len(values) and _is_out_of_proportion(values, at, losses[0]):
@@ -371,7 +372,7 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
     every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
     """
-    clip = signals.loop.get("clip", {})
+    clip = clipping(run, signals)
     calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
     norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
     if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:

@@ -30,6 +30,7 @@ _WIPED = 3.0
 _FIRST = 5
 _SHATTERED = 0.5
 _MOVED = 0.01
+_MOVED_CLIPPED = 0.1
 _UNMOVED = 1e-3
 _STANDING = 1e-5
 _FLAT_STEPS = 50
@@ -217,17 +218,17 @@ def stands_still(run: Run, signals: Signals) -> bool:
     return is_constant and _steps_seen(parameters_of(signals)) >= _WARM_UP and 0 < _furthest(signals) < _STANDING
 
 
-def hardly_moved(run: Run, signals: Signals) -> Outcome | None:
+def hardly_moved(signals: Signals, clipped: bool) -> Outcome | None:
     """Returns `update_too_small` for a loss that is flat as well: no matrix can have moved by a hundredth.
 
-    Source: chosen by us. The median update times the number of steps bounds how far a matrix has come when all steps
+    Source: chosen by us; a tenth where clipping has cut every gradient down. The median update times the number of steps bounds how far a matrix has come when all steps
     point the same way; of 1 % of their norm no network forgets its initial outputs. Alone it is what fine-tuning at a
     low rate does, so it means nothing without a flat loss.
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]
-    steps = _steps_seen(judged)
-    if not moved or len(moved) < 0.5 * len(judged) or steps < _FLAT_STEPS or not 0 < max(moved) < _MOVED:
+    steps, most = _steps_seen(judged), _MOVED_CLIPPED if clipped else _MOVED
+    if not moved or len(moved) < 0.5 * len(judged) or steps < _FLAT_STEPS or not 0 < max(moved) < most:
         return None
     return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
 
@@ -266,8 +267,8 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 % (more for few
     weights), no state loaded; tables, as those of positions, too. Random features below a small trained head are a
-    method, so they are a note; a random output layer is not. A layer beside which two narrow matrices train, as in
-    low-rank adaptation, is left out.
+    method, so they are a note; a random output layer is not, nor one with gradients and a rate of 0. A layer beside
+    which two narrow matrices train, as in low-rank adaptation, is left out.
     """
     if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
         return None
@@ -275,14 +276,16 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
     matrices = [p for p in known if (p.is_matrix or p.is_table) and math.isfinite(p.order)]
     for model in sorted({p.model for p in matrices}):
         layers = [p for p in matrices if p.model == model]
-        frozen = [p for p in layers if not p.trainable and p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
-        trained = [p for p in layers if p.trainable]
+        trained = [p for p in layers if p.is_trained]
+        idle = [p for p in layers if not p.trainable or (trained and not p.is_trained)]
+        frozen = [p for p in idle if p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
         frozen = [p for p in frozen if not _is_adapted(p, trained)]
         # A model of which nothing trains is a target or a teacher; of one that trains, biases alone are not enough.
         if not frozen or not any(p.trainable for p in known if p.model == model):
             continue
         last = max(layers, key=lambda p: p.order)
-        verdict = "warn" if len(trained) > len(frozen) or last in frozen else "note"
+        by_mistake = len(trained) > len(frozen) or last in frozen or any(p.trainable for p in frozen)
+        verdict = "warn" if by_mistake else "note"
         names = join_names([p.name for p in frozen])
         observed = message("health.frozen_at_random.layers", frozen=len(frozen), layers=len(layers), names=names)
         return Outcome(verdict, observed, where={"parameter": frozen[0].name})

@@ -115,7 +115,7 @@ def _always_in_training(signals: Signals) -> bool:
 def _initial_share(module: Module, steps: int) -> float | None:
     """Share of a batch norm's running statistics that is still their initial value."""
     momentum = module.options.get("momentum")
-    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 < momentum < 1:
+    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 <= momentum < 1:
         return None
     return float((1 - momentum) ** steps)
 

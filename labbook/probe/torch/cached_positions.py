@@ -90,7 +90,8 @@ class CachedPositions:
             low, high = (int(value) for value in held.aminmax())
             # Positions count up through the prompt; tokens do not.
             is_row = length >= _SHORTEST and high - low + 1 == length and held.numel() % length == 0
-            held = known[number] = (high,) if is_row else None
+            held = known[number] = (low, high) if is_row else None
         if held is not None and ids.numel() and ids.min() == ids.max():
-            offset = int(ids.max()) - held[0] - count
-            self._inspector.monitor.evaluation.positions.append([index, number, offset])
+            position = int(ids.max())
+            if position != held[0] + count - 1:  # else a prompt of one token began a sequence of its own
+                self._inspector.monitor.evaluation.positions.append([index, number, position - held[1] - count])

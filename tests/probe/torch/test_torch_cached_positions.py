@@ -37,12 +37,14 @@ with torch.no_grad():
 
 
 @pytest.mark.parametrize(
-    ("start", "offsets"), [("6 + step", [0, 0, 0, 0]), ("7 + step", [1, 1, 1, 1]), ("0", [-6, -7, -8, -9])]
+    ("start", "offsets"),
+    [("6 + step", [0, 0, 0, 0]), ("7 + step", [1, 1, 1, 1]), ("0", [-7, -8, -9]), ("step", [])],
 )
 def test_positions_of_tokens_after_a_prompt(probed, tmp_path, start, offsets):
+    """Tokens that count from 0 are a prompt of one token, and what follows it."""
     program = tmp_path / "generates.py"
     program.write_text(PROGRAM, "utf-8")
     outcome = probed(sys.executable, str(program), start, OMP_NUM_THREADS="1")
     assert outcome.of("probe_error") == []
-    rows = outcome.of("evaluation")[-1]["positions"]
-    assert [offset for _, _, offset in rows] == offsets and len({number for _, number, _ in rows}) == 1
+    rows = outcome.of("evaluation")[-1].get("positions", [])
+    assert [offset for _, _, offset in rows] == offsets and len({number for _, number, _ in rows}) <= 1
