@@ -221,9 +221,9 @@ def stands_still(run: Run, signals: Signals) -> bool:
 def hardly_moved(signals: Signals, clipped: bool) -> Outcome | None:
     """Returns `update_too_small` for a loss that is flat as well: no matrix can have moved by a hundredth.
 
-    Source: chosen by us; a tenth where clipping has cut every gradient down. The median update times the number of steps bounds how far a matrix has come when all steps
-    point the same way; of 1 % of their norm no network forgets its initial outputs. Alone it is what fine-tuning at a
-    low rate does, so it means nothing without a flat loss.
+    Source: chosen by us; a tenth where clipping has cut every gradient down. The median update times the number of
+    steps bounds how far a matrix has come when all steps point the same way; of 1 % of their norm no network forgets
+    its initial outputs. Alone it is what fine-tuning at a low rate does, so it means nothing without a flat loss.
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]
