@@ -280,7 +280,14 @@ def test_attention_without_a_residual_connection(ask, above, queries, between, v
 
 @in_one_test(
     ("offsets", "verdict"),
-    [([1, 1, 1], "warn"), ([-6, -7, -8], "warn"), ([0, 0, 0], None), ([1, 1], None), ([3, -2, 5], None)],
+    [
+        ([1, 1, 1], "warn"),
+        ([-6, -7, -8], "warn"),
+        ([0, -1, -2], "warn"),  # right for the first token, and the same for all others
+        ([0, 0, 0], None),
+        ([1, 1], None),
+        ([3, -2, 5], None),
+    ],
 )
 def test_positions_of_tokens_from_a_cache(ask, make_model, offsets, verdict):
     phase = {"batches": 9, "training": False, "positions": [[0, 1, offset] for offset in offsets]}

@@ -146,11 +146,11 @@ def positions_go_on_after_prompt(run: Run, signals: Signals) -> Outcome | None:
         for model, number, offset in phase.get("positions", []):
             offsets.setdefault((model, number), []).append(offset)
         for place, found in offsets.items():
-            if len(found) < _FEWEST or 0 in found or place not in names:
+            if len(found) < _FEWEST or place not in names:
                 continue
             steps = {later - one for one, later in pairwise(found)}
             values = {"layer": names[place], "tokens": len(found)}
-            if steps == {0}:
+            if steps == {0} and found[0]:
                 observed = message("health.cached_positions_wrong.shifted", **values, offset=found[0])
                 return Outcome("warn", observed)
             if steps == {-1}:

@@ -18,8 +18,12 @@ _NO_TENSOR = re.compile(
     r"|clone|training|bool|numel|get|pop|warn|warning|next|list|tuple|dict|id|format|is_scripting|is_tracing|finfo)\b"
 )
 _MATTERS = re.compile(
-    r"mask|pad|len|adj|edge|memory|context|cond|emb|state|hidden|enc|^t$|time|weight|pos|skip|residual", re.IGNORECASE
+    r"mask|pad|len|adj|edge|memory|context|cond|emb|state|hidden|enc|^t$|time|weight|pos|skip|residual|start|offset|^pe$",
+    re.IGNORECASE,
 )
+_HIDES_OR_ORDERS = re.compile(r"mask|tril|triu|causal|pos(?:ition)?s?(?:$|_)|^pe$|sinusoid|freqs", re.IGNORECASE)
+_READS_BUFFERS = ("buffers", "named_buffers", "get_buffer", "_buffers", "getattr", "vars", "__dict__")
+_MOST_ARGUMENTS = 4
 _LOOKS_UP = ("locals", "vars", "eval", "exec")
 _JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "paddle.concat")
 _WITH_PARAMETERS = re.compile(
@@ -78,15 +82,18 @@ def _is_computed(name: str, value: ast.expr) -> bool:
 
 @warning("value_never_used", "PyFlakes: local variable is assigned but never used", row="loop-bug")
 def unused_input(code: Code, source: Source) -> Iterator[Hit]:
-    """A forward is given a tensor by position, such as a mask or an adjacency matrix, and never reads it."""
+    """A forward is given a value, such as a mask, an adjacency matrix or a position, and never reads it."""
     forwards = list(_forwards(code, source))
     for cls, forward in forwards:
         names = [one.arg for one in forward.args.args][1:]
+        required = len(names) - len(forward.args.defaults)
         body = [one for one in forward.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
         # Classes of one signature can take each other's place, unless one is made of the other.
         twins = (one for one, other in forwards if [arg.arg for arg in other.args.args][1:] == names)
         alike = any(one is not cls and cls.name not in ast.unparse(one) for one in twins)
-        if len(names) < 2 or alike or forward.args.defaults or forward.args.kwarg or cls.decorator_list:
+        # A long list of arguments with defaults is an interface, which may keep what it does not need any more.
+        is_interface = bool(forward.args.defaults) and len(names) > _MOST_ARGUMENTS
+        if len(names) < 2 or alike or is_interface or forward.args.kwarg or cls.decorator_list:
             continue
         if not body or isinstance(body[0], (ast.Raise, ast.Pass)) or code.lineage(source, cls)[1:]:
             continue
@@ -97,7 +104,7 @@ def unused_input(code: Code, source: Source) -> Iterator[Hit]:
         for at, name in enumerate(names):
             if name in read or name.startswith("_") or "unused" in name:
                 continue
-            if _is_called_with(code, cls, at):
+            if _is_called_with(code, cls, at, name if at >= required else ""):
                 yield Hit(forward, {"name": name, "model": cls.name}, _severity(name))
             break
 
@@ -107,15 +114,46 @@ def _severity(name: str) -> str:
     return "" if _MATTERS.search(name) else "note"
 
 
-def _is_called_with(code: Code, cls: ast.ClassDef, at: int) -> bool:
-    """Whether the program itself passes a model its argument number `at`; a library, such as a solver, may have to."""
+def _is_called_with(code: Code, cls: ast.ClassDef, at: int, optional: str) -> bool:
+    """Whether the program itself passes a model its argument number `at`; a library, such as a solver, may have to.
+
+    Args:
+        optional: Name of an argument with a default. It counts where it is computed: a constant, or a default that is
+            passed on, may only fill a signature.
+    """
     for source in code.sources:
-        for call in (one for one in of_type(source.nodes, ast.Call) if len(one.args) > at):
+        for call in of_type(source.nodes, ast.Call):
+            named = [one.value for one in call.keywords if one.arg == optional and optional]
+            given = call.args[at] if len(call.args) > at else next(iter(named), None)
+            if given is None or (optional and not _is_computed_for(source, given)):
+                continue
             kind = code.kind(source, call.func)
             # `cls(...)` makes the model, `cls(...)(x)` calls it.
             if kind is not None and kind.definition == (source, cls) and code.class_named(source, call.func) is None:
                 return True
     return False
+
+
+def _is_computed_for(source: Source, given: ast.expr) -> bool:
+    """Whether an argument is more than a constant, or a parameter with a default that is passed on."""
+    function = source.function(given)
+    arguments = function.args if function is not None else None
+    defaults = arguments.args[len(arguments.args) - len(arguments.defaults) :] if arguments is not None else []
+    optional = {one.arg for one in [*defaults, *(arguments.kwonlyargs if arguments is not None else ())]}
+    return not isinstance(given, ast.Constant) and dotted_target(given) not in optional
+
+
+@warning("value_never_used", "PyFlakes: local variable is assigned but never used", row="loop-bug")
+def unread_buffer(code: Code, source: Source) -> Iterator[Hit]:
+    """A model registers a mask or a table of positions as a buffer, and no line of the program reads it."""
+    if any(code.loaded.get(name) or code.calls.get(name) for name in _READS_BUFFERS):
+        return
+    for call in (one for _, one in code.calls.get("register_buffer", ()) if one in source.parents and one.args):
+        cls, name = source.class_of(call), getattr(call.args[0], "value", None)
+        if cls is None or not isinstance(name, str) or not _HIDES_OR_ORDERS.search(name) or code.loaded.get(name):
+            continue
+        if code.is_module(source, cls):
+            yield Hit(call, {"name": name, "model": cls.name})
 
 
 @warning("value_never_used", "Ronneberger et al. 2015, U-Net: a skip connection joins two values", row="loop-bug")
