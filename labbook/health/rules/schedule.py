@@ -14,6 +14,9 @@ from labbook.model.signals import Signals
 
 _TINY = 1e-5
 """A rate at which hardly anything is learnt from the start. Source: chosen by us; fine-tuning begins at about 1e-5."""
+_SHARE = 0.05
+_LARGEST_BASE = 0.1
+"""Rates of optimizers above it are factors of a schedule, as the 1.0 of "Attention is all you need"."""
 
 
 @check("learning_rate_seen", family="convergence", tier=1, whole=True, needs=("lr",))
@@ -115,13 +118,24 @@ def _dies_early(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _rises_to_end(run: Run, signals: Signals) -> Outcome | None:
-    """The rate of a run that ended by itself rises to the end and stays below `_TINY`: a warm-up that never ends."""
+    """The rate of a run that ended by itself rises to the end and stays low: a warm-up that never ends.
+
+    Low is below `_TINY`, or below a twentieth of the rate that the optimizer was made with (chosen by us).
+    """
     if run.status != "finished" or run.asked.get("stopped"):
         return None
     for series in process_series(run, signals, "lr"):
         rates = finite_points(series)[1]
         is_main = ".group" not in series.name and len(rates) >= 20
-        if is_main and rates == sorted(rates) and 1.3 * rates[len(rates) // 2] < rates[-1] < _TINY:
+        low = max(_TINY, _SHARE * _base_rate(signals, optimizer_of(series)))
+        if is_main and rates == sorted(rates) and 1.3 * rates[len(rates) // 2] < rates[-1] < low:
             observed = message("health.lr_schedule_wrong.rises", first=rates[0], last=rates[-1])
             return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.shorten"))
     return None
+
+
+def _base_rate(signals: Signals, number: int) -> float:
+    """The rate that an optimizer was made with; 0 where it is not known or may be a factor of the schedule."""
+    options = next((one.get("options", {}) for one in signals.optimizers if one.get("index") == number), {})
+    rate = options.get("lr", options.get("learning_rate"))
+    return rate if isinstance(rate, float) and rate <= _LARGEST_BASE else 0.0

@@ -45,7 +45,9 @@ class Checkpoints(checkpoints.Checkpoints):
         return tensor.data_ptr() if tensor.layout.__repr__() == "torch.strided" and not tensor.is_meta else 0
 
     def _optimizer_of(self, scheduler):
-        return getattr(scheduler, "optimizer", None)
+        optimizer = getattr(scheduler, "optimizer", None)
+        wrapped = getattr(optimizer, "optimizer", None)  # as in the optimizers of accelerate and Fabric
+        return wrapped if hasattr(wrapped, "param_groups") else optimizer
 
     def _uses_gpu(self):
         return is_gpu_in_use(self.module)

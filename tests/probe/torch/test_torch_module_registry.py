@@ -121,6 +121,21 @@ epoch(*again); epoch(*again)
     assert [(told[key]["before_optimizer"], told[key]["steps"]) for key in "01"] == [(0, 1), (0, 2)]
 
 
+def test_the_scheduler_of_a_wrapped_optimizer_is_that_of_the_optimizer_in_it(run, healthy):
+    """As in the HF Trainer, which makes it for the wrapper of accelerate."""
+    source = """
+class Wrapper(torch.optim.Optimizer):
+    def __init__(self, rule): self.optimizer = rule
+    param_groups = property(lambda self: self.optimizer.param_groups)
+    def step(self): self.optimizer.step()
+net = Net(); rule = Wrapper(torch.optim.SGD(net.parameters(), 0.1))
+schedule = torch.optim.lr_scheduler.StepLR(rule, 2)
+for _ in range(3): net(torch.randn(5, 4)).sum().backward(); rule.step(); schedule.step()
+"""
+    told = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
+    assert (told["0"]["type"], told["0"]["steps"], told["0"]["before_optimizer"]) == ("StepLR", 3, 0)
+
+
 def test_modules_are_not_kept_alive(run, healthy):
     source = """
 import gc, json, sys, torch, weakref
