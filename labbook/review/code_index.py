@@ -86,10 +86,10 @@ class Code(Definitions):
                 return self.method(*kind.definition, name)
         return None
 
-    def made(self, source: Source, node: ast.expr) -> ast.expr | None:
+    def made(self, source: Source, node: ast.expr | None) -> ast.expr | None:
         """Return what the name `node` was last given, see `value`, or `node` itself where it is no name."""
-        target = dotted_target(node)
-        return self.value(source, target, node) if target else node
+        target = dotted_target(node) if node is not None else ""
+        return self.value(source, target, node) if node is not None and target else node
 
     def value(self, source: Source, target: str, at: ast.AST) -> ast.expr | None:
         """Return the expression last assigned to a name ("x", "self.net") before a node in the same function.
@@ -121,9 +121,9 @@ class Code(Definitions):
         """All values assigned to a name in a function, class or module, without nested ones; `None`: unknown."""
         return [assigned_value(node, target) for node in self._assignments.get((scope, target), ())]
 
-    def kind(self, source: Source, node: ast.expr, depth: int = 0) -> Kind | None:
+    def kind(self, source: Source, node: ast.expr | None, depth: int = 0) -> Kind | None:
         """Resolve the origin of an object through names, parameters, attributes and wrappers."""
-        if depth > MAX_DEPTH:
+        if node is None or depth > MAX_DEPTH:
             return None
         if node not in self.remembered:
             # Ends the recursion of a name that refers to itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from labbook.review.names import ASSIGNING, SCOPES, Function, assigned_names, dotted_target, last_name, member_key
@@ -81,6 +81,10 @@ class Definitions:
             key = member_key(target)
             if key is not None and not dotted_target(target):
                 self.stored[key].append((source, node.value))
+
+    def calls_in(self, source: Source, *names: str) -> Iterator[ast.Call]:
+        """Yield the calls in a file of functions, methods and classes with these names."""
+        return (call for name in names for where, call in self.calls.get(name, ()) if where is source)
 
     def class_named(self, source: Source, func: ast.expr) -> tuple[Source, ast.ClassDef] | None:
         """Return the class of the program that an expression names, if it is unique."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import constant, signed_terms
-from labbook.review.names import LOOPS, dotted_target, last_name, of_type
+from labbook.review.names import LOOPS, dotted_target, last_name, loop_of, of_type, receiver
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -82,7 +82,7 @@ def _moves_average(node: ast.AST) -> bool:
 
 def _is_of_another(code: Code, kind: Kind, source: Source, call: ast.Call) -> bool:
     """Whether a method is called of an object that is known to be of another class."""
-    other = code.kind(source, call.func.value) if isinstance(call.func, ast.Attribute) else None
+    other = code.kind(source, receiver(call))
     return other is not None and (other.name, other.definition) != (kind.name, kind.definition)
 
 
@@ -114,8 +114,8 @@ def average_left_in_model(code: Code, source: Source) -> Iterator[Hit]:
         if not back or any(code.calls.get(name) for name in back) or any(code.loaded.get(name) for name in back):
             continue
         for name in sorted(name for name in methods - set(back) if _PUT_IN.search(name)):
-            for where, call in code.calls.get(name, ()):
-                loop = next((one for one in where.parents_of(call) if isinstance(one, LOOPS)), None)
+            for call in code.calls_in(source, name):
+                loop = loop_of(source, call)
                 called = {last_name(one.func) for one in of_type(ast.walk(loop), ast.Call)} if loop else set()
-                if where is source and "backward" in called and dotted_target(getattr(call.func, "value", call)):
+                if "backward" in called and dotted_target(getattr(call.func, "value", call)):
                     yield Hit(call, {"call": ast.unparse(call.func), "back": back[0]})

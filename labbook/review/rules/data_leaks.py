@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import assigns, dotted_target, last_name, of_type, receiver, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
@@ -145,9 +145,9 @@ def windows_split_at_random(code: Code, source: Source) -> Iterator[Hit]:
     ]
     makers = {name for name, node in definitions if any(map(_cuts_windows, ast.walk(node)))}
     for name in _SPLITS:
-        for where, call in code.calls.get(name, ()):
+        for call in code.calls_in(source, name):
             ordered = any(k.arg == "shuffle" and ast.unparse(k.value) == "False" for k in call.keywords)
-            if where is not source or ordered or not call.args:
+            if ordered or not call.args:
                 continue
             function = source.function(call)
             windows = _windows_in(function.body if function is not None else source.tree.body, makers)
@@ -213,16 +213,15 @@ def trained_on_all_nodes(code: Code, source: Source) -> Iterator[Hit]:
     parts = {match[1] for node in read if (match := _NODES.search(last_name(node))) is not None}
     if "train" in parts or not parts or not code.calls.get("backward"):
         return
-    for name in _LOSSES:
-        for where, call in code.calls.get(name, ()):
-            whole = call.args[:2] if where is source and not call.keywords else []
-            loss = source.statement(call)
-            known = isinstance(loss, ast.Assign) and "loss" in last_name(loss.targets[0])
-            masked = any(_NODES.search(last_name(one)) for one in ast.walk(loss or call))
-            named = len(whole) == 2 and all(isinstance(one, (ast.Name, ast.Attribute)) for one in whole)
-            if known and named and not masked:
-                yield Hit(call, {"loss": ast.unparse(call), "mask": last_name(read[0])})
-                return
+    for call in code.calls_in(source, *_LOSSES):
+        whole = call.args[:2] if not call.keywords else []
+        loss = source.statement(call)
+        known = isinstance(loss, ast.Assign) and "loss" in last_name(loss.targets[0])
+        masked = any(_NODES.search(last_name(one)) for one in ast.walk(loss or call))
+        named = len(whole) == 2 and all(isinstance(one, (ast.Name, ast.Attribute)) for one in whole)
+        if known and named and not masked:
+            yield Hit(call, {"loss": ast.unparse(call), "mask": last_name(read[0])})
+            return
 
 
 def _is_written(source: Source, node: ast.AST) -> bool:
@@ -250,7 +249,7 @@ def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _is_split_of_folds(code: Code, source: Source, call: ast.Call) -> bool:
-    kind = code.kind(source, call.func.value) if isinstance(call.func, ast.Attribute) else None
+    kind = code.kind(source, receiver(call))
     return last_name(call.func) == "split" and kind is not None and kind.name.rpartition(".")[2].endswith("KFold")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
 from labbook.review.gradient_flow import step_loops
-from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.names import LOOPS, SCOPES, argument, assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -28,12 +28,6 @@ _INPUTS = re.compile(
     rf"(?P<end>(?:_?{_PARTS})?)",
     re.IGNORECASE,
 )
-
-
-def argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
-    """Return an argument of a call by its name or position, or `None`."""
-    found = next((k.value for k in call.keywords if k.arg == name), None)
-    return found if found is not None else call.args[place] if len(call.args) > place else None
 
 
 def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
@@ -67,7 +61,7 @@ def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
             or len(call.args) > 3
         ):
             continue
-        shuffle = argument(call, 2 if torch else 99, "shuffle")
+        shuffle = argument(call, 2 if torch else None, "shuffle")
         if shuffle is not None and not (isinstance(shuffle, ast.Constant) and shuffle.value is False):
             continue
         if _order_is_free(code, kind):
@@ -101,7 +95,7 @@ def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
         if isinstance(value, ast.Call) and source.dotted(value.func) in LOADERS:
             loaders.append((name.lower(), value, node))
     for name, call, node in loaders:
-        if not _is_validation(name) or argument(call, 99, "sampler") or argument(call, 99, "batch_sampler"):
+        if not _is_validation(name) or argument(call, None, "sampler") or argument(call, None, "batch_sampler"):
             continue
         data = argument(call, 0, "dataset")
         for other, its, its_node in loaders:
@@ -109,7 +103,7 @@ def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
             near = _owner(source, node) is _owner(source, its_node)
             if not other.startswith("train") or not same or not near:
                 continue
-            if argument(its, 99, "sampler") or argument(its, 99, "batch_sampler"):
+            if argument(its, None, "sampler") or argument(its, None, "batch_sampler"):
                 continue
             first, second = argument(its, 0, "dataset"), data
             if (

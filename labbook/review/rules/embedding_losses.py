@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.names import dotted_target, last_name, of_type, parameters
+from labbook.review.names import dotted_target, last_name, of_type, parameters, receiver
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -80,7 +80,7 @@ def _sides(names: list[str]) -> str:
 
 
 def _parts(node: ast.Call) -> list[ast.expr]:
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    owner = receiver(node)
     return [*node.args, *([owner] if isinstance(owner, ast.BinOp) else [])]
 
 

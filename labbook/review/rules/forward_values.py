@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
-from labbook.review.names import Function, dotted_target, last_name, of_type, walk
+from labbook.review.names import Function, argument, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -164,9 +164,7 @@ def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
             if source.dotted(node.func) not in _JOINS or not node.args:
                 continue
             parts = node.args[0].elts if isinstance(node.args[0], (ast.List, ast.Tuple)) else []
-            axis = next((k.value for k in node.keywords if k.arg in ("dim", "axis")), None) or next(
-                iter(node.args[1:]), None
-            )
+            axis = argument(node, 1, "dim", "axis")
             names = [dotted_target(one) for one in parts]
             if len(names) != 2 or not names[0] or names[0] != names[1] or axis is None or ast.unparse(axis) == "0":
                 continue

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import dotted_target, last_name, of_type
-from labbook.review.rules.data_pipeline import argument, find_loader
+from labbook.review.names import argument, dotted_target, last_name, of_type
+from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

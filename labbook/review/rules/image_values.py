@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
-from labbook.review.names import dotted_target, last_name, of_type, walk
-from labbook.review.rules.data_pipeline import argument, find_loader, trains
+from labbook.review.names import argument, dotted_target, last_name, of_type, walk
+from labbook.review.rules.data_pipeline import find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
@@ -39,8 +39,7 @@ def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Images are divided by 255 twice."""
     to_tensor = any(
         source.dotted(call.func) in ("torchvision.transforms.ToTensor", "paddle.vision.transforms.ToTensor")
-        for where, call in code.calls.get("ToTensor", ())
-        if where is source
+        for call in code.calls_in(source, "ToTensor")
     )
     for node in source.nodes:
         divided = _divided_value(node)
@@ -86,7 +85,7 @@ def _is_from_tensor_loader(code: Code, source: Source, node: ast.expr) -> bool:
             loader = find_loader(code, source, outer.iter)
             data = argument(loader.call, 0, "dataset") if loader is not None else None
             origin = code.kind(loader.source, data) if loader is not None and data is not None else None
-            transform = argument(origin.call, 99, "transform") if origin is not None else None
+            transform = argument(origin.call, None, "transform") if origin is not None else None
             if (
                 origin is None
                 or transform is None

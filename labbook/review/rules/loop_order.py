@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
-from labbook.review.names import dotted_target, last_name, loop_of, of_type
-from labbook.review.rules.data_pipeline import argument
+from labbook.review.names import argument, dotted_target, last_name, loop_of, of_type
 from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -105,9 +104,9 @@ def _has_weights(code: Code, source: Source, step: Event, model: str) -> bool:
 )
 def sampler_of_classes(code: Code, source: Source) -> Iterator[Hit]:
     """A sampler is given a weight for each class, so that it draws the first few samples only."""
-    for where, call in code.calls.get("WeightedRandomSampler", ()):
-        weights = argument(call, 0, "weights") if where is source else None
-        made = code.made(source, weights) if weights is not None else None
+    for call in code.calls_in(source, "WeightedRandomSampler"):
+        weights = argument(call, 0, "weights")
+        made = code.made(source, weights)
         if weights is None or made is None:
             continue
         nodes = list(made_of(code, source, weights))

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.expressions import constant, made_of, names_in, number, signed_terms
-from labbook.review.names import SCOPES, Function, dotted_target, last_name, of_type, walk
-from labbook.review.rules.data_pipeline import argument
+from labbook.review.names import SCOPES, Function, argument, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -33,15 +32,15 @@ _WITH_LABELS = ("cross_entropy", "criterion", "loss_fn", "loss_func")
 )
 def divergence_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """A divergence of a batch is given probabilities that add up to 1 over the samples instead of the classes."""
-    for where, call in code.calls.get("kl_div", ()):
-        if where is not source or not any(getattr(k.value, "value", "") == "batchmean" for k in call.keywords):
+    for call in code.calls_in(source, "kl_div"):
+        if not any(getattr(k.value, "value", "") == "batchmean" for k in call.keywords):
             continue
         for given in call.args[:2]:
             made = code.made(source, given)
             if not isinstance(made, ast.Call) or last_name(made.func) not in ("softmax", "log_softmax"):
                 continue
             place = 1 if source.dotted(made.func) else 0
-            axis = argument(made, place, "dim") or argument(made, place, "axis")
+            axis = argument(made, place, "dim", "axis")
             if axis is not None and constant(code, source, axis) == 0:
                 yield Hit(call, {"call": ast.unparse(made)})
                 break
@@ -174,8 +173,8 @@ def divergence_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """`kl_div` of a distillation is given the teacher as the input and the student as the target."""
     if _REVERSED.search("\n".join(source.lines)):
         return
-    for where, call in code.calls.get("kl_div", ()):
-        if where is not source or len(call.args) < 2:
+    for call in code.calls_in(source, "kl_div"):
+        if len(call.args) < 2:
             continue
         given = [" ".join(names_in(code, source, one)) for one in call.args[:2]]
         first, second = ({"t": bool(_TEACHER.search(one)), "s": bool(_STUDENT.search(one))} for one in given)
@@ -258,7 +257,7 @@ def weights_inverted(code: Code, source: Source) -> Iterator[Hit]:
     for node in of_type(source.nodes, ast.Call):
         if not last_name(node.func)[:1]:
             continue
-        positive, weight = argument(node, 99, "pos_weight"), argument(node, 99, "weight")
+        positive, weight = argument(node, None, "pos_weight"), argument(node, None, "weight")
         if positive is not None:
             share = _ratio(code, source, positive)
             sides = [_side(code, source, one) for one in (share.left, share.right)] if share is not None else []
@@ -278,7 +277,7 @@ def _ratio(code: Code, source: Source, node: ast.expr) -> ast.BinOp | None:
         inner = made.args[0] if made.args and source.dotted(made.func) else getattr(made.func, "value", None)
         if isinstance(inner, ast.List) and len(inner.elts) == 1:
             inner = inner.elts[0]
-        made = code.made(source, inner) if inner is not None else None
+        made = code.made(source, inner)
     return made if isinstance(made, ast.BinOp) and isinstance(made.op, ast.Div) else None
 
 

@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import Loop, assigns, dotted_target, last_name, loop_of, loops, of_type, walk
+from labbook.review.names import (
+    Loop,
+    argument,
+    assigns,
+    dotted_target,
+    last_name,
+    loop_of,
+    loops,
+    of_type,
+    receiver,
+    walk,
+)
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
@@ -43,9 +54,7 @@ def _loss_of(code: Code, source: Source, call: ast.Call) -> str:
 
 def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str]]:
     for node in of_type(source.nodes, ast.Call):
-        given = (
-            node.args[0] if node.args else next((k.value for k in node.keywords if k.arg in ("input", "logit")), None)
-        )
+        given = node.args[0] if node.args else argument(node, None, "input", "logit")
         if given is None or isinstance(given, ast.Starred):
             continue
         loss = _loss_of(code, source, node)
@@ -96,7 +105,7 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
         scope = source.function(node)
         if outer is None and scope is not None and not code.assigned_values(scope, name)[1:]:
             continue
-        kind = code.kind(source, outer) if outer is not None else None
+        kind = code.kind(source, outer)
         if kind is not None and kind.call is outer and code.is_model(kind, *LAYERS):
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
 
@@ -192,11 +201,9 @@ _CUTS = {"detach", "numpy", "item", "tolist"}
 @error("detached_graph", _FORUM)
 def detached_loss(code: Code, source: Source) -> Iterator[Hit]:
     """`backward` is called on a loss that is detached from the model."""
-    for where, call in code.calls.get("backward", ()):
-        if where is not source or not isinstance(call.func, ast.Attribute) or source.dotted(call.func):
-            continue
-        loss = call.func.value
-        if not dotted_target(loss):
+    for call in code.calls_in(source, "backward"):
+        loss = receiver(call)
+        if loss is None or source.dotted(call.func) or not dotted_target(loss):
             continue
         found = _find_detaching(code, source, loss, 0)
         if found is not None:
@@ -280,12 +287,10 @@ def _is_from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bo
 @error("detached_graph", _FORUM, tier=2)
 def forced_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """`requires_grad` is set on a loss before `backward`, which then ends at the loss."""
-    for where, call in code.calls.get("backward", ()):
-        if where is not source or not isinstance(call.func, ast.Attribute):
-            continue
-        name = dotted_target(call.func.value)
-        statement = source.statement(call)
-        if not name or statement is None or _find_detaching(code, source, call.func.value, 0) is not None:
+    for call in code.calls_in(source, "backward"):
+        loss, statement = receiver(call), source.statement(call)
+        name = dotted_target(loss) if loss is not None else ""
+        if loss is None or not name or statement is None or _find_detaching(code, source, loss, 0) is not None:
             continue
         block, index = source.blocks.get(statement, ([], 0))
         for before in reversed(block[:index]):

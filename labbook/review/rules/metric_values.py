@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.expressions import names_in, number
-from labbook.review.names import assigns, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.names import argument, assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
-from labbook.review.rules.data_pipeline import argument, find_loader
+from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.rules.model_classes import input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -120,7 +120,7 @@ def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     """Predictions of a loader that shuffles are compared with labels in the order of the data set."""
     for loop in of_type(source.nodes, ast.For):
         loader = find_loader(code, source, loop.iter)
-        shuffle = argument(loader.call, 99, "shuffle") if loader is not None else None
+        shuffle = argument(loader.call, None, "shuffle") if loader is not None else None
         if not (isinstance(shuffle, ast.Constant) and shuffle.value is True):
             continue
         filled = {

@@ -31,9 +31,9 @@ def minimised_losses(code: Code, source: Source) -> Iterator[tuple[ast.Call, lis
     """Yield each `loss.backward()` with the signed terms of the loss; none where gradients may be turned around."""
     if any(isinstance(node, ast.keyword) and node.arg == "maximize" for node in source.nodes):
         return
-    for where, call in code.calls.get("backward", ()):
+    for call in code.calls_in(source, "backward"):
         scaled = any(one.arg in ("gradient", "grad_tensor") for one in call.keywords)
-        if where is source and not call.args and not scaled and isinstance(call.func, ast.Attribute):
+        if not call.args and not scaled and isinstance(call.func, ast.Attribute):
             yield call, list(_terms(code, source, _without_scaler(call.func.value)))
 
 

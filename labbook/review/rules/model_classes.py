@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
-from labbook.review.names import Function, dotted_target, last_name, of_type, walk
+from labbook.review.expressions import number
+from labbook.review.names import Function, argument, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
@@ -271,8 +272,7 @@ def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
         if forward is None or not _sees_batches(code, source, forward):
             continue
         for node in of_type(walk(forward.body), ast.Call):
-            argument = _softmax_input(code, source, node)
-            if argument is not None and last_operation(code, source, argument) == "linear":
+            if last_operation(code, source, _softmax_input(code, source, node)) == "linear":
                 yield Hit(node)
 
 
@@ -297,12 +297,8 @@ def input_and_axis(source: Source, call: ast.Call) -> tuple[ast.expr | None, int
 
 def axis_of(call: ast.Call, place: int) -> int | None:
     """Returns the axis of a call, by its name or position; `None` if it is not written as a number."""
-    argument = next((k.value for k in call.keywords if k.arg in ("dim", "axis")), None)
-    if argument is None and len(call.args) > place:
-        argument = call.args[place]
-    sign = -1 if isinstance(argument, ast.UnaryOp) and isinstance(argument.op, ast.USub) else 1
-    number = argument.operand if isinstance(argument, ast.UnaryOp) else argument
-    return sign * number.value if isinstance(number, ast.Constant) and type(number.value) is int else None
+    axis = number(argument(call, place, "dim", "axis"))
+    return int(axis) if axis is not None else None
 
 
 def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
@@ -332,14 +328,11 @@ def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
             ("torch.nn.BatchNorm", "paddle.nn.BatchNorm", "torch.nn.SyncBatchNorm", "paddle.nn.SyncBatchNorm")
         ):
             continue
-        argument = next((k.value for k in node.keywords if k.arg == "momentum"), None)
-        if argument is None and len(node.args) > 2 and name != "BatchNorm":
-            argument = node.args[2]
-        if argument is not None and dotted_target(argument):
-            argument = code.value(source, dotted_target(argument), argument)
-        if not isinstance(argument, ast.Constant) or not isinstance(argument.value, float):
+        given = argument(node, 2 if name != "BatchNorm" else None, "momentum")
+        momentum = code.made(source, given)
+        if not isinstance(momentum, ast.Constant) or not isinstance(momentum.value, float):
             continue
-        value = argument.value
+        value = momentum.value
         if dotted.startswith("paddle.") and 0 < value < 0.5:
             yield Hit(node, {"value": str(value), "turned": f"{1 - value:.4g}", "share": f"{1 - value:.0%}"})
         elif dotted.startswith("torch.") and 0.85 <= value < 1:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import without_form
-from labbook.review.names import assigns, dotted_target, last_name, of_type, returned_values
-from labbook.review.rules.data_pipeline import argument
+from labbook.review.names import argument, assigns, dotted_target, last_name, of_type, returned_values
 from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -28,9 +27,7 @@ GENERATOR = re.compile(r"(?:^|_|\.)(?:g|net_?g|gen|generator)(?:$|_)", re.IGNORE
 )
 def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
     """The class is the largest of the outputs of a model that has a single one, and so is always 0."""
-    for where, call in code.calls.get("argmax", ()):
-        if where is not source:
-            continue
+    for call in code.calls_in(source, "argmax"):
         given, axis = input_and_axis(source, call)
         if given is None or axis not in (1, -1):
             continue
@@ -49,8 +46,8 @@ def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
 def logits_not_permuted(code: Code, source: Source) -> Iterator[Hit]:
     """The loss is given (-1, classes) that `view` or `reshape` makes of (samples, classes, height, width)."""
     for name in _ENTROPIES:
-        for where, call in code.calls.get(name, ()):
-            shaped = call.args[0] if where is source and call.args else None
+        for call in code.calls_in(source, name):
+            shaped = call.args[0] if call.args else None
             if not isinstance(shaped, ast.Call) or last_name(shaped.func) not in ("view", "reshape"):
                 continue
             of_module = bool(source.dotted(shaped.func))
@@ -180,8 +177,8 @@ def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
 @warning("softmax_wrong_axis", "torch.nn.functional.normalize: dim=1 by default; the same in paddle", row="loop-bug")
 def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """The embeddings that a layer returns are normalised over the samples of a batch, not each by itself."""
-    for where, call in code.calls.get("normalize", ()):
-        dotted = source.dotted(call.func) if where is source else ""
+    for call in code.calls_in(source, "normalize"):
+        dotted = source.dotted(call.func)
         if dotted not in _NORMALISE or axis_of(call, 2) != 0 or not call.args:
             continue
         made = code.made(source, call.args[0])

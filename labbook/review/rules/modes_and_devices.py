@@ -228,9 +228,9 @@ def _named_so(code: Code, source: Source) -> Iterator[Hit]:
 
 def _calls_after_eval(code: Code, source: Source) -> Iterator[Hit]:
     """Models called with gradients in a loop after their `eval()`."""
-    for where, call in code.calls.get("eval", ()):
+    for call in code.calls_in(source, "eval"):
         func = call.func
-        if where is not source or not isinstance(func, ast.Attribute) or call.args or source.dotted(func):
+        if not isinstance(func, ast.Attribute) or call.args or source.dotted(func):
             continue
         model = dotted_target(func.value)
         statement = source.statement(call)

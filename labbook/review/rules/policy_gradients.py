@@ -8,7 +8,18 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.expressions import AS_IS, JOINING, signed_terms, without_form
-from labbook.review.names import LOOPS, Function, assigned_value, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import (
+    LOOPS,
+    Function,
+    argument,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    of_type,
+    receiver,
+    walk,
+)
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.minimised_terms import minimised_losses
 from labbook.review.source_file import Source
@@ -168,7 +179,7 @@ def _factors(code: Code, source: Source, node: ast.expr) -> tuple[int, list[str]
         (one, first), (other, second) = (_factors(code, source, side) for side in (node.left, node.right))
         return one * other, first + second
     if isinstance(node, ast.Call) and last_name(node.func) in AS_IS | JOINING:
-        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        owner = receiver(node)
         is_method = owner is not None and dotted_target(owner) not in ("torch", "paddle", "")
         inner = owner if is_method else (node.args[0] if node.args else None)
         return _factors(code, source, inner) if inner is not None else (1, [""])
@@ -229,8 +240,8 @@ def _names(node: ast.AST) -> set[str]:
 )
 def other_action(code: Code, source: Source) -> Iterator[Hit]:
     """The log-probability is that of an action drawn anew, not of the one that was rewarded."""
-    for where, call in code.calls.get("log_prob", ()):
-        drawn = call.args[0] if where is source and call.args else None
+    for call in code.calls_in(source, "log_prob"):
+        drawn = call.args[0] if call.args else None
         if not isinstance(drawn, ast.Call) or last_name(drawn.func) != "sample":
             continue
         again = ast.unparse(drawn.func)
@@ -304,8 +315,6 @@ def _is_turned(scope: ast.AST, name: str) -> bool:
 @warning("softmax_before_cross_entropy", "torch.distributions.Categorical: logits are unnormalised", row="loop-bug")
 def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
     """A distribution is given the output of a softmax as its logits, and normalises it a second time."""
-    for name in ("Categorical", "OneHotCategorical"):
-        for where, call in code.calls.get(name, ()):
-            logits = next((k.value for k in call.keywords if k.arg == "logits"), None)
-            if where is source and logits is not None and last_operation(code, source, logits) == "softmax":
-                yield Hit(call, {"given": "softmax", "call": ast.unparse(call)})
+    for call in code.calls_in(source, "Categorical", "OneHotCategorical"):
+        if last_operation(code, source, argument(call, None, "logits")) == "softmax":
+            yield Hit(call, {"given": "softmax", "call": ast.unparse(call)})

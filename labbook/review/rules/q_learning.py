@@ -134,7 +134,7 @@ def _best_value(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
     while isinstance(inner, (ast.Subscript, ast.Attribute)):
         inner = inner.value
     values = _maximised(inner)
-    model = code.made(source, values) if values is not None else None
+    model = code.made(source, values)
     along_axis = isinstance(inner, ast.Call) and (inner.args or inner.keywords)
     is_model = isinstance(model, ast.Call) and code.kind(source, model.func) is not None
     return made if along_axis and is_model else None
@@ -151,7 +151,7 @@ def target_of_same_state(code: Code, source: Source) -> Iterator[Hit]:
     """The target of Q learning is computed from the state itself; no model is given the next state."""
     for node in source.nodes:
         values = _maximised(node)
-        judged = code.made(source, values) if values is not None else None
+        judged = code.made(source, values)
         if not isinstance(judged, ast.Call) or len(judged.args) != 1 or not _TARGET.search(ast.unparse(judged.func)):
             continue
         state, scope = dotted_target(judged.args[0]), source.function(node) or source.tree

@@ -8,8 +8,17 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import default_number, number
-from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
-from labbook.review.rules.data_pipeline import argument
+from labbook.review.names import (
+    argument,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    loop_of,
+    of_type,
+    receiver,
+    walk,
+)
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -107,7 +116,7 @@ def state_not_transposed(code: Code, source: Source) -> Iterator[Hit]:
         if _layers(code, kind) * (2 if _is_bidirectional(kind) else 1) < 2:
             continue
         for call in of_type(ast.walk(scope), ast.Call):
-            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            owner = receiver(call)
             form = call.args[0].elts if call.args and isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args
             is_view = owner is not None and last_name(call.func) in ("view", "reshape") and dotted_target(owner) == name
             if is_view and len(form) == 2 and not _is_assigned_again(scope, name, call):

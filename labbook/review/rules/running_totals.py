@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import number
-from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, of_type, walk
-from labbook.review.rules.data_pipeline import argument, find_loader
+from labbook.review.names import LOOPS, SCOPES, argument, assigns, dotted_target, last_name, of_type, receiver, walk
+from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -93,7 +93,7 @@ def _is_wrong_length(code: Code, source: Source, loader: Kind, counted: ast.expr
     other = find_loader(code, source, counted)
     if other is not None:
         return other.call is not loader.call
-    drops, data = argument(loader.call, 99, "drop_last"), argument(loader.call, 0, "dataset")
+    drops, data = argument(loader.call, None, "drop_last"), argument(loader.call, 0, "dataset")
     is_dropped = isinstance(drops, ast.Constant) and drops.value is True
     return is_dropped and data is not None and ast.unparse(counted) == ast.unparse(data)
 
@@ -117,10 +117,10 @@ def metric_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """A metric object collects values in each epoch, and is never reset: it is of all epochs so far."""
     if code.calls.get("reset") or code.calls.get("MetricCollection"):
         return
-    for where, call in code.calls.get("update", ()):
-        owner = call.func.value if where is source and isinstance(call.func, ast.Attribute) else None
-        kind = code.kind(source, owner) if owner is not None else None
+    for call in code.calls_in(source, "update"):
+        owner = receiver(call)
+        kind = code.kind(source, owner)
         loops = [one for one in source.parents_of(call) if isinstance(one, LOOPS)]
         inside = kind is not None and any(one is kind.call for outer in loops for one in ast.walk(outer))
         if kind is not None and _METRICS.match(kind.name) and len(loops) > 1 and not inside:
-            yield Hit(call, {"metric": ast.unparse(call.func.value)})  # type: ignore[attr-defined]
+            yield Hit(call, {"metric": ast.unparse(owner or call)})

@@ -8,8 +8,17 @@ from collections.abc import Iterator
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.code_index import Code
 from labbook.review.expressions import number
-from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
-from labbook.review.rules.data_pipeline import argument
+from labbook.review.names import (
+    argument,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    loop_of,
+    of_type,
+    receiver,
+    walk,
+)
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -23,8 +32,8 @@ _PLATEAU = ("torch.optim.lr_scheduler.ReduceLROnPlateau", "paddle.optimizer.lr.R
 )
 def schedule_direction(code: Code, source: Source) -> Iterator[Hit]:
     """A schedule that waits for a metric to fall is given one that rises, or the other way round."""
-    for where, call in code.calls.get("step", ()):
-        if where is not source or not call.args or not isinstance(call.func, ast.Attribute):
+    for call in code.calls_in(source, "step"):
+        if not call.args or not isinstance(call.func, ast.Attribute):
             continue
         kind = code.kind(source, call.func.value)
         if kind is None or kind.name not in _PLATEAU:
@@ -60,8 +69,9 @@ def _metric(node: ast.expr) -> str:
 )
 def cycle_per_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """A cycle that is as long as all batches of the training is stepped once an epoch."""
-    for where, call in code.calls.get("step", ()):
-        kind = code.kind(source, call.func.value) if where is source and isinstance(call.func, ast.Attribute) else None
+    for call in code.calls_in(source, "step"):
+        scheduler = receiver(call)
+        kind = code.kind(source, scheduler)
         if kind is None or not kind.name.endswith(
             ("OneCycleLR", "CosineAnnealingLR", "CosineAnnealingDecay", "LinearLR")
         ):
@@ -69,8 +79,8 @@ def cycle_per_epoch(code: Code, source: Source) -> Iterator[Hit]:
         given = [*kind.call.args[1:], *(k.value for k in kind.call.keywords)]
         length = next((one for one in given if _counts_batches(code, kind.source, one)), None)
         loop = loop_of(source, call)
-        if length is not None and isinstance(loop, ast.For) and any(map(_is_training, loop.body)):
-            yield Hit(call, {"scheduler": ast.unparse(call.func.value), "length": ast.unparse(length)})  # type: ignore[attr-defined]
+        if scheduler and length and isinstance(loop, ast.For) and any(map(_is_training, loop.body)):
+            yield Hit(call, {"scheduler": ast.unparse(scheduler), "length": ast.unparse(length)})
 
 
 def _counts_batches(code: Code, source: Source, node: ast.expr) -> bool:
@@ -93,13 +103,12 @@ def _is_training(node: ast.stmt) -> bool:
 )
 def stopped_by_direction(code: Code, source: Source) -> Iterator[Hit]:
     """Early stopping waits for a score to fall, or for a loss to rise."""
-    for name in ("EarlyStopping", "ModelCheckpoint"):
-        for where, call in code.calls.get(name, ()):
-            values = {k.arg: getattr(k.value, "value", "") for k in call.keywords if where is source}
-            metric, mode = str(values.get("monitor", "")), values.get("mode", "")
-            direction = metric_kind(metric).direction if metric else ""
-            if mode in ("min", "max") and direction in ("min", "max") and mode != direction:
-                yield Hit(call, {"metric": metric, "mode": mode, "right": direction})
+    for call in code.calls_in(source, "EarlyStopping", "ModelCheckpoint"):
+        values = {k.arg: getattr(k.value, "value", "") for k in call.keywords}
+        metric, mode = str(values.get("monitor", "")), values.get("mode", "")
+        direction = metric_kind(metric).direction if metric else ""
+        if mode in ("min", "max") and direction in ("min", "max") and mode != direction:
+            yield Hit(call, {"metric": metric, "mode": mode, "right": direction})
 
 
 @warning(
@@ -128,8 +137,8 @@ def patience_never_reset(code: Code, source: Source) -> Iterator[Hit]:
 )
 def factor_is_rate(code: Code, source: Source) -> Iterator[Hit]:
     """The function of a LambdaLR returns the rate itself, which is multiplied by the initial rate once more."""
-    for where, call in code.calls.get("LambdaLR", ()):
-        given = argument(call, 1, "lr_lambda") if where is source else None
+    for call in code.calls_in(source, "LambdaLR"):
+        given = argument(call, 1, "lr_lambda")
         optimizer = code.kind(source, call.args[0]) if call.args else None
         rate = argument(optimizer.call, 1, "lr") if optimizer is not None else None
         found = code.function_named(source, given) if given is not None else None

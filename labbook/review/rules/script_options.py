@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_optimizer
-from labbook.review.names import dotted_target, last_name, of_type
-from labbook.review.rules.data_pipeline import LOADERS, argument
+from labbook.review.names import argument, dotted_target, last_name, of_type
+from labbook.review.rules.data_pipeline import LOADERS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -29,12 +29,10 @@ _OPTIONS = (
 @warning("", "chosen by us", tier=1)
 def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
     """An option is never read, and its value is hard-coded."""
-    parsers = [call for where, call in code.calls.get("parse_args", ()) if where is source]
+    parsers = list(code.calls_in(source, "parse_args"))
     if not parsers or _arguments_escape(source):
         return
-    for where, call in code.calls.get("add_argument", ()):
-        if where is not source:
-            continue
+    for call in code.calls_in(source, "add_argument"):
         names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
         long = next((n for n in names if n.startswith("--")), "")
         dest = next(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code
 from labbook.review.definitions import LIBRARY_MODELS
 from labbook.review.gradient_flow import events, is_optimizer, is_under_no_grad, step_loops
-from labbook.review.names import LOOPS, Loop, assigns, dotted_target, last_name, loop_of, of_type, walk
+from labbook.review.names import LOOPS, Loop, argument, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error
 
@@ -284,9 +284,7 @@ def _is_recreated(block: list[ast.stmt], optimizer: str) -> bool:
 
 def _all_parameters_of(call: ast.Call) -> str:
     """Return the model whose parameters are all passed to an optimizer, or ""."""
-    given = next(
-        (k.value for k in call.keywords if k.arg in ("params", "parameters")), call.args[0] if call.args else None
-    )
+    given = argument(call, 0, "params", "parameters")
     if (
         isinstance(given, ast.Call)
         and isinstance(given.func, ast.Attribute)

@@ -19,8 +19,8 @@ _DEPTH = 3
 @warning("stored_array_changes", "Python, Programming FAQ: assignment makes references, not copies", row="loop-bug")
 def stored_without_copy(code: Code, source: Source) -> Iterator[Hit]:
     """A list is given the same array in each turn of a loop, and the array is changed in place: all items are equal."""
-    for where, call in code.calls.get("append", ()):
-        given = call.args[0] if where is source and len(call.args) == 1 else None
+    for call in code.calls_in(source, "append"):
+        given = call.args[0] if len(call.args) == 1 else None
         items = given.elts if isinstance(given, ast.Tuple) else [given]
         for name in (one for one in items if isinstance(one, ast.Name)):
             array = _array_of_object(code, source, name) or _array_of_loop(code, source, name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import Event, events, is_optimizer, is_scheduler, step_loops
-from labbook.review.names import LOOPS, dotted_target, last_name, loop_of, loops, of_type, walk
+from labbook.review.names import LOOPS, argument, dotted_target, last_name, loop_of, loops, of_type, receiver, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -237,39 +237,29 @@ def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(call, {"scheduler": found[number].on, "optimizer": found[min(stepped)].on or "optimizer"})
 
 
+_COSINES = ("CosineAnnealingLR", "CosineAnnealingDecay")
+
+
 @warning("lr_schedule_wrong", "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True)
 def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
     """A cosine schedule with a period in epochs is stepped for each batch."""
-    for name in ("step",):
-        for where, call in code.calls.get(name, ()):
-            if where is not source or not isinstance(call.func, ast.Attribute) or call.args or call.keywords:
-                continue
-            kind = code.kind(source, call.func.value)
-            if (
-                kind is None
-                or not is_scheduler(kind.name)
-                or not kind.name.endswith(("CosineAnnealingLR", "CosineAnnealingDecay"))
-            ):
-                continue
-            inner = loop_of(source, call)
-            outer = loop_of(source, inner) if inner is not None else None
-            period = _argument(kind.call, 1, "T_max")
-            if (
-                not isinstance(inner, (ast.For, ast.AsyncFor))
-                or not isinstance(outer, (ast.For, ast.AsyncFor))
-                or period is None
-            ):
-                continue
-            epochs = _epochs(outer.iter)
-            if epochs and ast.unparse(period) in epochs and not _is_range(inner.iter) and kind.source is source:
-                yield Hit(call, {"period": ast.unparse(period), "scheduler": ast.unparse(call.func.value)})
-
-
-def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    return call.args[place] if len(call.args) > place else None
+    for call in code.calls_in(source, "step"):
+        scheduler = receiver(call) if not call.args and not call.keywords else None
+        kind = code.kind(source, scheduler)
+        if scheduler is None or kind is None or not is_scheduler(kind.name) or not kind.name.endswith(_COSINES):
+            continue
+        inner = loop_of(source, call)
+        outer = loop_of(source, inner) if inner is not None else None
+        period = argument(kind.call, 1, "T_max")
+        if (
+            not isinstance(inner, (ast.For, ast.AsyncFor))
+            or not isinstance(outer, (ast.For, ast.AsyncFor))
+            or not period
+        ):
+            continue
+        epochs = _epochs(outer.iter)
+        if epochs and ast.unparse(period) in epochs and not _is_range(inner.iter) and kind.source is source:
+            yield Hit(call, {"period": ast.unparse(period), "scheduler": ast.unparse(scheduler)})
 
 
 def _is_range(node: ast.expr) -> bool:
