@@ -184,7 +184,7 @@ def _iter_attachments(run: Run) -> Iterator[tuple[str, str]]:
 
 def _texts(run: Run) -> Iterator[tuple[str, str]]:
     """Yields the names and texts of the packages and the configuration files, as they were recorded."""
-    python = run.captured.get("python") or {}
+    python = run.facts("python")
     packages = python.get("packages")
     if isinstance(packages, Mapping) and packages:
         wanted = sorted(f"{name}=={version}" for name, version in packages.items() if version)

@@ -162,7 +162,7 @@ def _repository(run: Run) -> CodeRepository | None:
     """Returns the repository of the code, or `None` where it is not on this machine."""
     from labbook.store.git.repository import CodeRepository
 
-    top = str((run.captured.get("code") or {}).get("top") or "")
+    top = str(run.facts("code").get("top") or "")
     return CodeRepository.open(Path(top).expanduser()) if top and Path(top).expanduser().is_dir() else None
 
 

@@ -42,7 +42,7 @@ def collect_run_evidence(run: Run) -> Evidence:
     conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
     if run.status not in _FAILED and not is_standstill(run):
         return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    odd = run.facts("ranks").get("odd") or {}
     # Where a rank was killed or crashed, the errors of all others only say that it has gone, and so do their ends.
     gone = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") or _has_crashed(odd) else ()
     ending = _end_of_process(run, odd, gone)
@@ -89,7 +89,7 @@ def collect_run_evidence(run: Run) -> Evidence:
 
 def _end_of_process(run: Run, odd: Mapping[str, Any], gone: Sequence[int]) -> ProcessEnd:
     """How the command ended, or the rank that has gone before the others where that is known."""
-    facts = {key: value for key, value in (run.captured.get("ending") or {}).items() if value}
+    facts = {key: value for key, value in run.facts("ending").items() if value}
     if not gone or not (odd.get("signal") or odd.get("code")):
         return ProcessEnd(run.exit_code, run.signal, facts)
     place = {"where": {**odd["where"], "rank": gone[0]}} if odd.get("where") else {}
@@ -115,14 +115,14 @@ def _exceptions_in_order(
 
 def _printed_evidence(run: Run, *, by_launcher: bool) -> Evidence:
     """The evidence of what a run printed; of a notebook that fails, only of what its failed cells printed."""
-    cells = (run.captured.get("notebook") or {}).get("cells") or ()
+    cells = run.facts("notebook").get("cells") or ()
     own = "\n".join(row["output"] for row in cells if by_launcher and row["state"] == "failed")
     return _read_text(own or run.console.text) if run.console.text.strip() else Evidence()
 
 
 def _cells(run: Run) -> list[Cell]:
     """The cells of a recorded notebook; those that ran did so from the top to the bottom."""
-    rows = (run.captured.get("notebook") or {}).get("cells") or ()
+    rows = run.facts("notebook").get("cells") or ()
     return [
         Cell(
             row["cell"],
@@ -141,7 +141,7 @@ def _has_crashed(odd: Mapping[str, Any]) -> bool:
 
 def is_standstill(run: Run) -> bool:
     """Whether a run made no progress when it was ended from outside: a standstill has a cause to find."""
-    ended = run.captured.get("ending") or {}
+    ended = run.facts("ending")
     known = any(map(ended.get, ("stalled", "reader_died", "time_limit")))
     return run.status == "interrupted" and bool(known or _lines_on_resources(run))
 
@@ -211,17 +211,17 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     states = [framework.state for framework in run.frameworks]
     wrong = {check.id for check in run.checks if check.verdict in ("fail", "warn")}
     changed = {change.kind for change in run.changes}
-    hardware = run.captured.get("hardware") or {}
+    hardware = run.facts("hardware")
     yield from (("first_step", bool(run.frameworks) and run.steps <= 1), ("later", run.steps > _LATER_STEPS))
-    yield "memory_free", bool((run.captured.get("ending") or {}).get("memory_free"))
+    yield "memory_free", bool(run.facts("ending").get("memory_free"))
     yield "memory_rising", bool(wrong & {"memory_graph_retained", "host_memory_growth_workers"})
     yield "gpu_visible", bool(hardware.get("gpus"))
     yield "no_gpu", "gpus" in hardware and not hardware["gpus"]
-    yield "container", bool((run.captured.get("container") or {}).get("kind"))
+    yield "container", bool(run.facts("container").get("kind"))
     yield "workers", any(loader.get("workers", 0) > 0 for loader in _loaders(run))
     yield "distributed", len({p.rank for p in run.processes if p.rank is not None}) > 1
     yield "amp", any(state.get("amp") for state in states)
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    odd = run.facts("ranks").get("odd") or {}
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended", "apart")
     yield from (("waited_for", waited_for), ("ended_early", waited_for and odd.get("kind") == "ended"))
     yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
@@ -232,9 +232,7 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "other_call", bool(odd.get("places")) or odd.get("kind") in ("differs", "apart", "crossed")
     yield (
         "hung",
-        waited_for
-        or odd.get("kind") in ("scattered", "crossed")
-        or bool((run.captured.get("ending") or {}).get("stalled")),
+        waited_for or odd.get("kind") in ("scattered", "crossed") or bool(run.facts("ending").get("stalled")),
     )
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
     yield "resumed", any(signals.loaded for signals in run.signals)
@@ -284,7 +282,7 @@ def _missing_modules(run: Run) -> Iterator[str]:
 
 def _project_folders(run: Run) -> list[Path]:
     """The folders of the run's project that exist on this machine: where it ran, the top of its code, `src` in both."""
-    tops = [run.cwd, str((run.captured.get("code") or {}).get("top") or "")]
+    tops = [run.cwd, str(run.facts("code").get("top") or "")]
     folders = [Path(top).expanduser() for top in dict.fromkeys(tops) if top]
     return [part for folder in folders for part in (folder, folder / "src")]
 

@@ -128,14 +128,14 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
 
 def _waited_for_failed_rank(finding: Finding, run: Run) -> bool:
     """Whether a finding is about a collective call in which others waited for the rank that failed first."""
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    odd = run.facts("ranks").get("odd") or {}
     is_of_others = finding.family == "nccl_or_collective" and finding.where.get("rank") not in odd.get("ranks", ())
     return is_of_others and odd.get("kind") == "failed" and bool(odd.get("error"))
 
 
 def _locate_awaited_rank(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Diagnosis:
     """Returns the diagnosis with the place of the rank that the others waited for, where they are all that failed."""
-    odd, top = (run.captured.get("ranks") or {}).get("odd") or {}, diagnosis.primary
+    odd, top = run.facts("ranks").get("odd") or {}, diagnosis.primary
     awaited = odd.get("kind") in ("elsewhere", "differs", "behind", "ended") and odd.get("where")
     if top is None or not awaited or top.where.get("rank") in odd["ranks"]:
         return diagnosis
@@ -148,7 +148,7 @@ def _locate_awaited_rank(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -
 
 def _uneven_epochs(diagnosis: Diagnosis, run: Run) -> Finding | None:
     """Returns the finding of a shorter epoch where the roll-call says that just that rank ended before the others."""
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    odd = run.facts("ranks").get("odd") or {}
     ended = odd.get("ranks") or () if odd.get("kind") == "ended" else ()
     return next((f for f in diagnosis.findings if f.symptom == _UNEVEN and f.where.get("rank") in ended), None)
 

@@ -137,8 +137,8 @@ def _diff_files(
 ) -> Mapping[str, str]:
     from labbook.compare.code_diff import diff_code
 
-    facts = [dict(run.captured.get("code") or {}) for run in (failed, now)]
-    if any(not one or "unavailable" in one for one in facts):
+    facts = [run.facts("code") for run in (failed, now)]
+    if not all(facts):
         return {}
     folders = [notebook.paths.attachments(run.id) for run in (failed, now)]
     diffs = diff_code(facts[0], folders[0], facts[1], folders[1], files)

@@ -13,11 +13,6 @@ from labbook.model.run_files import Artifact, Parent
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
-STATUSES = ("running", "finished", "failed", "interrupted", "killed", "lost")
-"""running: not ended yet. finished: exit status 0. failed: another exit status. interrupted: Ctrl-C, SIGTERM or
-`--stop-on`; the first two also where the program then ends by itself with 0. killed: the command or the recorder was
-killed by a signal that cannot be caught. lost: the recorder died and the end of the command is unknown."""
-
 NOTEBOOK_REPORTS = ("CellExecutionError", "DeadKernelError")
 """Classes by which the runner of a notebook reports the failure of a cell."""
 
@@ -294,6 +289,9 @@ class Run:
 
     Args:
         id: `YYYYMMDD-HHMMSS-xxxx`, UTC.
+        status: "running" (not ended yet), "finished" (exit status 0), "failed" (another one), "interrupted" (Ctrl-C,
+            SIGTERM or `--stop-on`; the first two also where the program then ends by itself with 0), "killed" (a signal
+            that cannot be caught killed the command or the recorder) or "lost" (the recorder died, the end is unknown).
         signal: Name of the signal that ended the command ("SIGKILL"), or "".
         project: The project of the code, if it is not the notebook's own; see `labbook.capture.project`.
         sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
@@ -379,10 +377,15 @@ class Run:
     verdict_reason: str = ""
     imported_from: Facts = field(default_factory=dict)
 
+    def facts(self, source: str) -> Facts:
+        """Return the facts of a capture source; empty if it was not available."""
+        found = self.captured.get(source)
+        return found if isinstance(found, Mapping) and "unavailable" not in found else {}
+
     @property
     def captured_in(self) -> str:
         """Id of the run whose attachments have the patch and the package list: that of a trial is the run around it."""
-        return str((self.captured.get("trial") or {}).get("run") or self.id)
+        return str(self.facts("trial").get("run") or self.id)
 
     @property
     def steps(self) -> int:

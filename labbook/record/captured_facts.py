@@ -112,7 +112,7 @@ def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
     from labbook.compare.run_settings import files_below_top
     from labbook.model.run_json import run_to_json
 
-    code = run.captured.get("code") or {}
+    code = run.facts("code")
     if not code.get("untracked"):
         return run
     now = run_to_json(run)

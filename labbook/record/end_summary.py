@@ -102,7 +102,7 @@ class FinishedRun:
         if stopped:
             option = f"--{stopped['option']} {stopped['expression']}".strip()
             lines.append(f"         {sentences.line('record.stopped_by', option=option, step=str(stopped['step']))}")
-        if batch_end := (self.run.captured.get("ending") or {}).get("batch_end"):
+        if batch_end := self.run.facts("ending").get("batch_end"):
             lines.append(f"         {sentences(batch_end)}")
         ranks = ranks_line(self.run, sentences)
         lines += [f"         {line}" for line in ([ranks] if ranks else []) + diagnosis]

@@ -156,7 +156,7 @@ def write_cells(folder: Path, rows: Sequence[Mapping[str, Any]], redactor: Redac
 
 def printed_by_cells(run: Run) -> str:
     """Returns what the cells of the notebooks printed that a command such as `jupyter nbconvert` has written."""
-    if (run.captured.get("command") or {}).get("kind") != "notebook":
+    if run.facts("command").get("kind") != "notebook":
         return ""
     texts: list[str] = []
     for use in run.files:

@@ -95,7 +95,7 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     from labbook.store.experiments import metric_goal
 
     goal = metric_goal(notebook, run.experiment)
-    goals = (run.captured.get("trial") or {}).get("goals")
+    goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
     name = primary_series(run, goal)

@@ -26,7 +26,7 @@ def ending_exception(run: Run) -> CaughtException | None:
     """
     if run.status not in ("failed", "killed", "interrupted", "lost"):
         return None
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    odd = run.facts("ranks").get("odd") or {}
     ranks = odd.get("ranks") or () if odd.get("kind") in ("failed", "alike") else ()
     left = [e for e in run.exceptions if e.type == "SystemExit" and e.rank in ranks]
     if left and run.status != "interrupted":
@@ -81,7 +81,7 @@ def shorten_paths(sentence: str, run: Run) -> str:
 
 def _own_folders(run: Run) -> list[str]:
     """Returns the working folder, the top folder of the code and Ray's copies, with a trailing slash, without `/`."""
-    code = run.captured.get("code") or {}
+    code = run.facts("code")
     folders = (str(folder).rstrip("/") for folder in (run.cwd, code.get("top") or ""))
     copies = {copy[0] for one in run.exceptions for frame in one.frames if (copy := _RAY_COPY.match(frame.file))}
     return [*(folder + "/" for folder in folders if folder), *copies]

@@ -171,7 +171,7 @@ def counts_points(series: Series, steps: int) -> bool:
 
 def is_of_batches(series: Series, run: Run) -> bool:
     """Whether a series has values of single batches; also one that a program prints once an epoch."""
-    trainings = len((run.captured.get("trainings") or {}).get("rows") or ())
+    trainings = len(run.facts("trainings").get("rows") or ())
     if trainings and series.source != "probe" and len(series.values) in (trainings, trainings + 1):
         return False  # one value a training, and perhaps their mean
     repeats = _repeats_batches(series, run)
@@ -308,7 +308,7 @@ def run_series(run: Run) -> list[Series]:
     best training or the last phase, and those of the first one are `loss.opt0`.
     """
     series = one_a_name(run.series)
-    facts = run.captured.get("trainings") or run.captured.get("phases") or {}
+    facts = run.captured.get("trainings") or run.facts("phases")
     best = str(facts.get("series") or "").partition(".")[2]
     return [replace(s, name=_best_label(s.name, best)) for s in series] if best else series
 

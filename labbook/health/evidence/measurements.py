@@ -163,7 +163,7 @@ def explain_missing(run: Run, signal: str, *words: str) -> Reason:
     """
     if run.imported_from:
         return message("health.not_observed.imported")
-    if (run.captured.get("trial") or {}).get("shared"):
+    if run.facts("trial").get("shared"):
         return message("health.not_observed.shared")
     if run.probe.status == "absent":
         return message("health.not_observed.no_probe")

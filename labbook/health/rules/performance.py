@@ -205,7 +205,7 @@ def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a hint (tier 3), chosen by us; SageMaker LowGPUUtilization.
     """
-    resources = run.captured.get("resources") or {}
+    resources = run.facts("resources")
     on_device = any("cpu" not in str(f.state.get("device") or "cpu") for f in run.frameworks)
     if not on_device or (run.duration_s or 0.0) < 120:
         return None
@@ -240,7 +240,7 @@ def compiled_once(run: Run, signals: Signals) -> Outcome | None:
 @check("too_many_workers", family="performance", tier=3, needs=("loaders",))
 def workers_fit(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loader has more workers than the machine has CPU cores. Source: a hint (tier 3); torch warns."""
-    cores = (run.captured.get("hardware") or {}).get("cores")
+    cores = run.facts("hardware").get("cores")
     workers = max((facts.get("workers", 0) for facts in signals.loaders), default=0)
     if not isinstance(cores, (int, float)) or workers <= max(cores, 1):
         return None
@@ -282,7 +282,7 @@ def run_goes_on(run: Run, signals: Signals) -> Outcome | None:
         return None
     times = [v for s in process_series(run, signals, "step_time_s") for v in s.values if math.isfinite(v)]
     silence, limit = run.ended - last, max(10 * (median(times) if times else 0.0), 60.0)
-    hung_s = (run.captured.get("ranks") or {}).get("hung_s")
+    hung_s = run.facts("ranks").get("hung_s")
     if silence <= limit and not hung_s:
         return None
     return Outcome("warn", message("health.stalled_no_progress.silence", seconds=hung_s or silence))

@@ -76,7 +76,7 @@ def find_parts(notebook: Notebook, *, is_complete: bool = False) -> list[tuple[s
     for job in sorted(job for job, ids in found.items() if len(ids) > 1 and job in parts):
         runs = [run for run in (load_run(notebook.paths, each) for each in found[job]) if run is not None]
         for launch in _launches(runs, math.inf if is_single_launch(job) else _APART_S):
-            world = max(int((run.captured.get("ranks") or {}).get("world") or 0) for run in launch)
+            world = max(int(run.facts("ranks").get("world") or 0) for run in launch)
             if len(launch) > 1 and (not is_complete or len(_ranks(*launch)) == world):
                 several.append((job, sorted(run.id for run in launch)))
     return several
@@ -131,7 +131,7 @@ def join_parts(notebook: Notebook, job: str, run_ids: Sequence[str]) -> str:
         OSError: An entry cannot be written.
     """
     parts = [run for run in (load_run(notebook.paths, run_id) for run_id in sorted(run_ids)) if run is not None]
-    parts = [run for run in parts if (run.captured.get("ranks") or {}).get("job") == job]
+    parts = [run for run in parts if run.facts("ranks").get("job") == job]
     if len(parts) < 2:
         return ""
     parts.sort(key=lambda run: (min((int(row["rank"]) for row in _rows(run)), default=0), run.id))
@@ -211,7 +211,7 @@ def _console(deciding: Run, parts: Sequence[Run]) -> Console:
 
 
 def _rows(run: Run) -> list[dict[str, Any]]:
-    return [row for row in (run.captured.get("ranks") or {}).get("rows") or () if isinstance(row, dict)]
+    return [row for row in run.facts("ranks").get("rows") or () if isinstance(row, dict)]
 
 
 def _ranks(*runs: Run) -> set[int]:

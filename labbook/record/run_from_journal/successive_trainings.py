@@ -110,7 +110,7 @@ def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[Tr
     Args:
         run: The run with its `trainings`.
     """
-    facts = run.captured.get("trainings") or {}
+    facts = run.facts("trainings")
     rows: Sequence[Mapping[str, Any]] = facts.get("rows") or ()
     if not any(row["params"] for row in rows):
         return []

@@ -19,7 +19,7 @@ def cells_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
     Of many cells, those that failed are shown first of all, then the first ones and the last one.
     """
-    facts = run.captured.get("notebook") or {}
+    facts = run.facts("notebook")
     rows = facts.get("cells") or []
     if not rows:
         return None

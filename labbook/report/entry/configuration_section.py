@@ -21,15 +21,9 @@ from labbook.report.series_choice import step_time_series
 from labbook.store.text.sentences import Sentences
 
 
-def captured_facts(run: Run, source: str) -> Mapping[str, Any]:
-    """Returns the facts of a capture source; empty if it was not available."""
-    facts = run.captured.get(source)
-    return facts if isinstance(facts, Mapping) and "unavailable" not in facts else {}
-
-
 def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any]:
     """Returns command line, parsed options, their check, configuration files and permitted environment variables."""
-    command = captured_facts(run, "command")
+    command = run.facts("command")
     texts, left = [], limits.config_bytes
     for config in run.configs:
         text = config.text.rstrip("\n")
@@ -44,7 +38,7 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
             }
         )
     variables = command.get("environment")
-    trainings = (run.captured.get("trainings") or {}).get("rows") or ()
+    trainings = run.facts("trainings").get("rows") or ()
     differing = {str(name) for row in trainings for name in row.get("params") or ()}
     return {
         "command": shorten_middle(
@@ -66,7 +60,7 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
 
 def configuration_rows(run: Run) -> list[Mapping[str, Any]]:
     """Returns the rows of the check of the configuration, each with "certainty" and "message"."""
-    rows = captured_facts(run, "configuration").get("rows")
+    rows = run.facts("configuration").get("rows")
     return [row for row in rows or () if isinstance(row, Mapping) and isinstance(row.get("message"), Mapping)]
 
 
@@ -115,7 +109,7 @@ def _arguments(parsed: Arguments, limits: Limits, differing: AbstractSet[str]) -
 
 def code_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Returns the state of the user's code, or `None` if unknown."""
-    code = captured_facts(run, "code")
+    code = run.facts("code")
     if not code:
         return None
     changed = [f for f in code.get("files_changed") or () if isinstance(f, Mapping)]
@@ -182,7 +176,7 @@ def _name(item: object) -> str:
 
 def resources_section(run: Run) -> dict[str, Any] | None:
     """Returns time and memory of the run, or `None` if nothing was measured."""
-    used = captured_facts(run, "resources")
+    used = run.facts("resources")
     rows: list[dict[str, Any]] = [{"what": "duration", "value": numbers.duration(run.duration_s)}] if run.ended else []
     rows += _step_times(run)
     rows += _phases(run)
@@ -197,7 +191,7 @@ def resources_section(run: Run) -> dict[str, Any] | None:
         )
     for gpu in used.get("gpus") or ():
         rows.append(_gpu(gpu))
-    trials = captured_facts(run, "trials")  # their steps are in their own entries
+    trials = run.facts("trials")  # their steps are in their own entries
     seen = [p for p in run.processes if p.probed]
     people = [p for p in run.processes if p.role != "fork"]
     if len(rows) <= 1 and len(people) <= 1:

@@ -47,8 +47,8 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
     Args:
         before: Front matter of the entry on disk; tags, a fix and an author that people set are preserved.
     """
-    code = run.captured.get("code") or {}
-    commit = str(code.get("commit") or "") if "unavailable" not in code else ""
+    code = run.facts("code")
+    commit = str(code.get("commit") or "")
     overhead = run.probe.overhead_fraction
     return {
         "schema": ENTRY_SCHEMA,
@@ -128,12 +128,12 @@ def _job(run: Run, before: Mapping[str, Any]) -> dict[str, Any]:
 
     `ranks_missing` is empty where ranks were missing before.
     """
-    ranks = run.captured.get("ranks") or {}
+    ranks = run.facts("ranks")
     facts = {
         "job": ranks.get("job"),
         "ranks": ranks.get("world"),
         "ranks_missing": list(ranks.get("missing") or ()),
-        "attempt_before": (run.captured.get("attempt") or {}).get("before"),
+        "attempt_before": run.facts("attempt").get("before"),
     }
     return {name: value for name, value in facts.items() if value or (name == "ranks_missing" and name in before)}
 
@@ -211,7 +211,7 @@ def _metrics(run: Run) -> dict[str, Any]:
         }
         for s in chosen[:_MAX_METRICS]
     }
-    trainings = run.captured.get("trainings") or {}
+    trainings = run.facts("trainings")
     if primary is not None and primary.name == trainings.get("metric"):
         rows[primary.name[:_MAX_NAME]] |= _result_of_trainings(trainings)
     return rows

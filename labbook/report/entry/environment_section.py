@@ -8,7 +8,6 @@ from typing import Any
 from labbook.model.run import Facts, Framework, Run
 from labbook.model.seed_names import describe_seeds
 from labbook.report import numbers
-from labbook.report.entry.configuration_section import captured_facts
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.text.sentences import Sentences, translate
 
@@ -39,7 +38,7 @@ _BUILD = {
 def environment_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Returns interpreter, frameworks, devices, machine, seeds and reproducibility, or `None`."""
     rows = [*_python_rows(run), *_framework_rows(run, say), *_machine_rows(run, limits, say), *_seed_rows(run)]
-    python, verdict = captured_facts(run, "python"), captured_facts(run, "reproducibility")
+    python, verdict = run.facts("python"), run.facts("reproducibility")
     if not rows and not verdict:
         return None
     files = [str(name) for name in python.get("files") or ()]
@@ -61,7 +60,7 @@ def _row(what: str, value: object) -> list[dict[str, str]]:
 
 
 def _python_rows(run: Run) -> list[dict[str, str]]:
-    python = captured_facts(run, "python")
+    python = run.facts("python")
     main = next((p for p in run.processes if p.version), None)
     version = str(python.get("version") or (main.version if main else ""))
     kind = ", ".join(str(k) for k in (python.get("kind"), python.get("conda_env")) if k)
@@ -101,7 +100,7 @@ def _device(facts: Facts) -> str:
 
 
 def _machine_rows(run: Run, limits: Limits, say: Sentences) -> list[dict[str, str]]:
-    machine, container = captured_facts(run, "hardware"), captured_facts(run, "container")
+    machine, container = run.facts("hardware"), run.facts("container")
     gpus = machine.get("gpus")
     driver = [str(machine[key]) for key in ("driver",) if machine.get(key)]
     driver += [f"CUDA {machine['cuda_driver']}"] if machine.get("cuda_driver") else []
@@ -152,7 +151,7 @@ def _is_declaration(item: Mapping[str, Any]) -> bool:
 
 
 def _locks(run: Run, say: Sentences) -> str:
-    files = captured_facts(run, "lockfiles").get("files")
+    files = run.facts("lockfiles").get("files")
     parts = []
     for item in files if isinstance(files, Sequence) else ():
         if isinstance(item, Mapping) and item.get("path") and not _is_declaration(item):

@@ -45,7 +45,7 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
     """Returns the optimizers, equal ones once; what differs between trainings is in the table of these."""
-    rows = (run.captured.get("trainings") or {}).get("rows") or ()
+    rows = run.facts("trainings").get("rows") or ()
     differing = {str(name) for row in rows for name in row.get("params") or ()}
     found: dict[str, dict[str, Any]] = {}
     for facts in (dict(o, framework=f.name) for f in run.frameworks for o in f.optimizers):

@@ -57,7 +57,7 @@ _NOWHERE = {"failed": "record.ranks.failed_nowhere", "alike": "record.ranks.alik
 
 def ranks_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] | None:
     """Returns the roll-call, or `None` for a run with one rank."""
-    facts = run.captured.get("ranks") or {}
+    facts = run.facts("ranks")
     rows = [row for row in facts.get("rows") or () if isinstance(row, Mapping)]
     if not rows:
         return None
@@ -191,7 +191,7 @@ def _remarks(odd: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def ranks_line(run: Run, say: Sentences) -> str:
     """Returns the sentence on the odd rank for the terminal; "" for a run with one rank or without an odd one."""
-    return odd_rank_sentence((run.captured.get("ranks") or {}).get("odd") or {}, say, run)
+    return odd_rank_sentence(run.facts("ranks").get("odd") or {}, say, run)
 
 
 def _ranks_at(place: Mapping[str, Any], run: Run | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _METHOD = {".pt": "load_state_dict", ".pdparams": "set_state_dict"}
 
 def snapshot_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns the files of the snapshot, why this checkpoint was chosen, and what loads it; or `None`."""
-    facts = run.captured.get("snapshot") or {}
+    facts = run.facts("snapshot")
     files = [one for one in run.artifacts if one.via == "snapshot"]
     if not files or not isinstance(facts, dict):
         return None

@@ -63,7 +63,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
         "place": place(frame, run) if frame is not None else "",
         "resumed": run.resumed_from,
         "resumed_url": paths.link(run.id, paths.entry(run.resumed_from)) if run.resumed_from else "",
-        "batch_end": Sentences(language)((run.captured.get("ending") or {}).get("batch_end")),
+        "batch_end": Sentences(language)(run.facts("ending").get("batch_end")),
         "probe": run.probe.status,
     }
 
@@ -87,7 +87,7 @@ def exception_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if exception is None:
         return None
     frame = user_frame(exception) or (exception.frames[-1] if exception.frames else None)
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    odd = run.facts("ranks").get("odd") or {}
     module = exception.module if exception.module not in ("", "builtins", "__main__") else ""
     # What the runner of a notebook reports is the exception of its kernel once more.
     hidden = (*INTERRUPTS, *NOTEBOOK_REPORTS)
@@ -253,7 +253,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
         "windows": [{"window": window, "names": names} for window, names in windows.items()],
-        "phases": run.captured.get("phases") or {},
+        "phases": run.facts("phases"),
         "mean": _name_ended_by_mean(run, shown),
         "sums": _summed_losses(run, [s.name for s in shown]),
         "printed": [
@@ -288,7 +288,7 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
 
 def _name_ended_by_mean(run: Run, shown: Sequence[Series]) -> str:
     """Returns the series with one value for each training of a program and, as its last value, their mean; or ""."""
-    trainings = run.captured.get("trainings") or {}
+    trainings = run.facts("trainings")
     points = len(trainings.get("rows") or ()) + 1
     named = (s.name for s in shown if s.name == trainings.get("metric") and (s.count or len(s.values)) == points)
     return next(named, "") if "mean" in trainings else ""

@@ -42,7 +42,7 @@ def run_title(run: Run, language: str = "en") -> str:
             sentence = fill(labels["finished"])
         else:
             sentence = fill(labels["finished_with"], verdict=verdict)
-        cells = [row.get("state") for row in (run.captured.get("notebook") or {}).get("cells") or ()]
+        cells = [row.get("state") for row in run.facts("notebook").get("cells") or ()]
         if "failed" in cells:  # of a live session that went on
             failed = str(cells.count("failed"))
             sentence = fill(labels["cells_failed"], verdict=sentence, failed=failed, count=str(len(cells)))
@@ -85,7 +85,7 @@ def verdict_line(run: Run, language: str = "en") -> str:
     series = _broken_series(run) or find_primary_series(run)
     if trainings and run.status == "finished":
         return _trials_phrase(trainings, labels, "trainings")
-    trials = run.captured.get("trials") or {}
+    trials = run.facts("trials")
     if trials.get("together") and run.status == "finished":
         return _trials_phrase(trials, labels, "trials")
     if run.status == "failed" and (series is None or first_nonfinite_step(series) is None):
@@ -161,7 +161,7 @@ def _worst_fault(run: Run) -> Finding | None:
 
 def _first_rank_phrase(finding: Finding, run: Run, labels: Mapping[str, Any]) -> str:
     """Returns which rank failed first, and of what, if a finding is only that another rank lost it; else ""."""
-    odd = (run.captured.get("ranks") or {}).get("odd") or {}
+    odd = run.facts("ranks").get("odd") or {}
     own, ranks = finding.where.get("rank"), list(odd.get("ranks") or ())
     if finding.family != "nccl_or_collective" or odd.get("kind") not in ("failed", "killed"):
         return ""

@@ -28,7 +28,7 @@ def trials_section(run: Run, paths: NotebookPaths, limits: Limits) -> dict[str, 
             "printed": bool(run.console.lines),
         }
     is_run = bool(run.captured.get("trials"))
-    facts = run.captured.get("trials") or run.captured.get("trainings") or {}
+    facts = run.captured.get("trials") or run.facts("trainings")
     rows = [row for row in facts.get("rows") or () if isinstance(row, Mapping)]
     if not rows:
         return None
