@@ -158,11 +158,15 @@ def _is_from_activation(loss: LossCall, signals: Signals) -> bool:
 
 @check("missing_output_activation", family="loop-bug", tier=2, needs=("losses",))
 def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
-    """Whether `nll_loss` or `kl_div` gets something else than log-probabilities.
+    """Whether `nll_loss` or `kl_div` gets no log-probabilities, or a cross entropy without softmax no probabilities.
 
     Source: tier 2; logsumexp of a row is not 0 for `nll_loss`; values above 0 for `kl_div`, whose logarithms are not.
     """
     for loss in training_losses(signals):
+        bare = loss.get("not_probabilities", 0)
+        if bare >= max(_CALLS, 0.95 * loss.get("observed", 0)):
+            observed = message("health.missing_output_activation.no_softmax", calls=bare)
+            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         top = loss.get("input", {}).get("max")
         if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) >= _CALLS:
             observed = message("health.missing_output_activation.positive", largest=top)

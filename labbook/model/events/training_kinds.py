@@ -160,6 +160,7 @@ class LossCall(Event, total=False):
     ignored: Finite
     ignore_index: int
     all_ignored: Count
+    not_probabilities: Count
     outside: Count
     observed: Count
     prob_rows: Finite

@@ -180,6 +180,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
     def _inspect_classes(self, function, given, inputs, target, values):
         facts = super()._inspect_classes(function, given, inputs, target, values)
         if "prob_rows" in facts and not given.get("use_softmax", True):  # then probabilities are what it expects
+            facts["not_probabilities"] = not facts["prob_rows"]
             facts["prob_rows"] = False
         return facts
 

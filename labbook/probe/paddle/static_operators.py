@@ -95,6 +95,7 @@ class LossOperator:
     def fields(self):
         """Fields of the event."""
         fields = dict.fromkeys(("broadcast", "negative", "all_ignored", "self_pairs", "self_negatives"), 0)
+        fields["not_probabilities"] = 0
         fields.update(dict.fromkeys(("logprob_rows", "prob_columns"), 0.0))
         probable = self._activation == "pd_op.softmax" and self._options.get("use_softmax", True)
         fields.update(

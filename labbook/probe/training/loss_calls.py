@@ -134,7 +134,10 @@ class LossCallSite:
 
 
 _SHARES = ("prob_rows", "logprob_rows", "prob_columns", "unit_range")
-_COUNTED = (*_SHARES, "outside", "broadcast", "negative", "all_ignored", "self_pairs", "self_negatives")
+_COUNTED = (
+    *_SHARES,
+    *("outside", "broadcast", "negative", "all_ignored", "not_probabilities", "self_pairs", "self_negatives"),
+)
 
 
 class LossCallSites:

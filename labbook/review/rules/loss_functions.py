@@ -47,9 +47,11 @@ def _loss_of(code: Code, source: Source, call: ast.Call) -> str:
         return ""
     if not dotted.startswith(LAYERS):
         return ""
-    if any(k.arg == "use_softmax" and ast.unparse(k.value) != "True" for k in at.keywords):
-        return ""
-    return _LOSSES.get(dotted.rsplit(".", 1)[-1], "")
+    loss = _LOSSES.get(dotted.rsplit(".", 1)[-1], "")
+    own_softmax = next((k.value for k in at.keywords if k.arg == "use_softmax"), None)
+    if own_softmax is None or ast.unparse(own_softmax) == "True":
+        return loss
+    return "bare_cross_entropy" if ast.unparse(own_softmax) == "False" else ""
 
 
 def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str]]:
@@ -84,6 +86,8 @@ def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"wants": "log_softmax", "given": given, "other": "cross_entropy"})
         elif loss == "bce" and given in ("linear", "conv", "tanh", "log_softmax"):
             yield Hit(call, {"wants": "sigmoid", "given": given, "other": "binary_cross_entropy_with_logits"})
+        elif loss == "bare_cross_entropy" and given in ("linear", "conv", "log_softmax", "tanh"):
+            yield Hit(call, {"wants": "softmax", "given": given, "other": "use_softmax=True"})
 
 
 @error("name_shadowed_callable", "reports of `'Tensor' object is not callable`")
