@@ -7,7 +7,8 @@ Start with `run_findings.add_diagnosis`: it diagnoses a finished run through `di
 `labbook search` and for `query_api`, which is behind `labbook.list_runs()` and `labbook.search()`.
 
 `code_checks.check_code` gives the rows of the checklist for faults that only the code of a training shows, and for a
-program that left because its own test found a NaN (`nan_exits`).
+program that left because its own test found a NaN (`nan_exits`). `operation_lines` finds the line of the operation that
+made a loss NaN.
 
 `configuration_check.add_configuration_check` adds what is odd in the recorded configuration to the entry, as notes that
 never change a verdict: `yaml_types` (values that YAML reads as another type), `configuration_schema` (the schema that

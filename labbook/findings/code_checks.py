@@ -31,7 +31,7 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
 
     Empty if the code cannot be read. Cost: the time of parsing, at most about `_SECONDS`.
     """
-    files = [path for name in run.sources[:_MOST_FILES] if _is_small(path := Path(name).expanduser())]
+    files = source_files(run)
     if not files:
         return []
     from labbook.review.reviewer import RULES, review_files
@@ -58,6 +58,11 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
         causes = [(by_name[one.rule], one) for one in violations if not by_name[one.rule].row]
         found[_NONFINITE] = (_check(_NONFINITE, "numeric", 1), _judge_nan_exit(*nan_exit, causes))
     return list(found.values())
+
+
+def source_files(run: Run) -> list[Path]:
+    """Returns the source files that a program loaded, as far as they are small."""
+    return [path for name in run.sources[:_MOST_FILES] if _is_small(path := Path(name).expanduser())]
 
 
 def _check(symptom: str, family: str, tier: int) -> Check:

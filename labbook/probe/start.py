@@ -87,6 +87,7 @@ class Probe:
         self._next_look = 1
         self._at_exit = []
         self._at_end = []
+        self._at_leaving = []
         self._after_fork = []
         self._at_steps = []
         self._before_reading = []
@@ -156,6 +157,15 @@ class Probe:
     def at_end(self, call):
         """Has `call()` called when the program has ended, perhaps twice; not before `exec`, nor at an interrupt."""
         self._at_end.append(call)
+
+    def at_leaving(self, call):
+        """Has `call(frame)` called where the main thread calls `sys.exit` or `os._exit`, with the frame that does."""
+        self._at_leaving.append(call)
+
+    def leave(self, frame):
+        """Calls those who wait for a call that ends the process; each has a guard of its own."""
+        for call in self._at_leaving:
+            call(frame)
 
     def after_fork(self, call):
         """Has `call()` called in each forked child, after its own event file was begun."""

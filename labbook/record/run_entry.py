@@ -66,7 +66,8 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
     if run.signals or run.series or (run.frameworks and not run.captured.get("trials")):
         from labbook.diagnosis.catalogue.check_pages import load_check_pages
-        from labbook.findings.code_checks import check_code
+        from labbook.findings.code_checks import check_code, source_files
+        from labbook.findings.operation_lines import add_operation_line
         from labbook.health.checklist import checklist
         from labbook.health.debug_output import update_ratio
         from labbook.health.model_summary import summary
@@ -74,6 +75,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
         framework = run.frameworks[0].name if run.frameworks else ""
         pages = load_check_pages(notebook.paths.symptoms, framework)
+        run = add_operation_line(run, source_files(run))
         run = replace(run, checks=tuple(checklist(run, pages, check_code(run))), health=summary(run))
         run = _add_primary_series(notebook, run)
         run = replace(

@@ -16,6 +16,7 @@ _FINDINGS = {
     "bad batch": "health.first_nonfinite.bad_batch",
     "bad parameters": "health.first_nonfinite.bad_parameters",
     "loss expression": "health.first_nonfinite.loss_expression",
+    "expression": "health.first_nonfinite.expression",
     "not reproduced": "health.first_nonfinite.not_reproduced",
     "not replayed": "health.first_nonfinite.not_replayed",
 }
@@ -73,7 +74,7 @@ def origin_sentences(flight: Flight) -> tuple[Message, ...]:
     if not flight:
         return ()
     found = [*_origin(flight)]
-    if flight.get("finding") == "loss expression":
+    if flight.get("finding") in ("loss expression", "expression"):
         op = flight.get("op", "").replace(" <- ", " ← ")
         found += [*_suspects(flight), *([message("health.first_nonfinite.operation", op=op)] if op else [])]
     if flight.get("file", ""):

@@ -42,7 +42,9 @@ def loss_finite(run: Run, signals: Signals) -> Outcome:
     Source: a logical invariant (tier 1); diagnosis catalogue, `loss_nonfinite`.
     """
     outcome = _judge_finite(measured_series(run, "loss"))
-    if outcome.verdict == "ok":
+    if signals.flight.get("trigger") == "end":
+        outcome = Outcome("fail", message("health.loss_nonfinite.at_end"))
+    elif outcome.verdict == "ok":
         return _last_printed(run) or outcome
     if not signals.flight:
         return outcome

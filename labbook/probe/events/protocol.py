@@ -338,12 +338,12 @@ in parts. `graphs`: how many graphs of past backward calls are still alive, null
 looked at."""
 
 FLIGHT = "flight"
-"""The first value that was not finite, once. `trigger`: "loss", "gradient", "parameter". `finding`: "bad batch", "bad
-parameters", "forward", "loss expression", "backward", "not reproduced", "not replayed"; `reason`: why not. `value`:
-"nan", "inf" or "-inf", the value of the trigger; always "nan" for a parameter. `batch`: as in BATCH, and `indices`
-(<= 256). `parameters` (<= 20): names with bad values. `recent` (<= 20): the steps before.
+"""The first value that was not finite, once. `trigger`: "loss", "gradient", "parameter" or "end", with which it left.
+`finding`: "bad batch", "bad parameters", "forward", "loss expression", "expression" (without a module), "backward",
+"not reproduced", "not replayed"; `reason`: why not. `value`: "nan", "inf" or "-inf", that of the trigger. `batch`: as
+in BATCH, and `indices` (<= 256). `parameters` (<= 20): names with bad values. `recent` (<= 20): the steps before.
 
-For a "loss expression" `op` is its chain of operations, the last one first; `made` is the first operation that is
+For an expression `op` is its chain of operations, the last one first; `made` is the first operation that is
 shown to have made the value, or null (always null in PaddlePaddle, whose graph keeps no values): `nan`, `inf`, `of`:
 counts in its result; `low`, `high`: of its argument; `zeros`: of a divisor; `then`: what made NaN of its infinities;
 `given`: an argument without a gradient was not finite. `may` (<= 6): those that may have made it where none is shown.

@@ -45,7 +45,7 @@ class FlightRecorder:
 
     A framework implements `on_forward(root, args, kwargs, batch)` before a forward, `keep_call(root, args, kwargs)` in
     its place in steps that are not followed, `on_output(root, output)` after it, `_bad_inputs(call)`: where the first
-    values of its arguments are that are not finite, in words, "" without any, `_bad(tensor)`: how many values of a
+    values of its arguments are that are not finite, in words, "" without any, `count_bad(tensor)`: how many values of a
     tensor are not finite, and `_expression(tensors, call, steep)`: what is known of the expression of a loss.
 
     Args:
@@ -97,8 +97,8 @@ class FlightRecorder:
         """Finds out where a value that is not finite came from, the first time, and writes it.
 
         Args:
-            trigger: "loss", "gradient" or "parameter".
-            tensors: What `backward` is called on, for a loss.
+            trigger: "loss", "gradient", "parameter", or "end" for a loss that the program left with.
+            tensors: What `backward` is called on, or would have been.
         """
         if self.done or self.inspector.adapter.capturing():
             return
@@ -131,9 +131,9 @@ class FlightRecorder:
         return finding
 
     def _find(self, trigger, call, tensors):
-        frame = place_of(user_frame())
+        frame = place_of(user_frame()) if trigger != "end" else {}
         if call is None:
-            return dict(self._parameters(None), reason="no forward of a model was seen before it", **frame)
+            return self._find_without_model(trigger, tensors, frame)
         with self.inspector.without_modes:
             bad = self._bad_inputs(call)
         if bad:
@@ -146,11 +146,19 @@ class FlightRecorder:
         if reason:
             return dict(finding="not replayed", reason=reason, **frame)
         found = replay.forward()
-        if found is None and trigger == "loss":
+        if found is None and trigger in ("loss", "end"):
             if replay.differs():
                 return {"finding": "not reproduced", "reason": "the forward gave other values when it ran again"}
             return dict(frame, finding="loss expression", **self._expression(tensors, call, False))
         return found if found is not None else self._backward(replay, call, frame)
+
+    def _find_without_model(self, trigger, tensors, frame):
+        """Where the value came from in a program that computes its loss without calling a module."""
+        found = self._parameters(None)
+        losses = tensors if trigger in ("loss", "end") else [self._last_loss()]
+        if found["finding"] == "bad parameters" or trigger == "parameter" or not losses or losses[0] is None:
+            return dict(found, reason="no forward of a model was seen before it", **frame)
+        return dict(frame, finding="expression", **self._expression(losses, None, trigger == "gradient"))
 
     def _backward(self, replay, call, frame):
         """Where the gradient of a finite loss went wrong."""
@@ -168,7 +176,7 @@ class FlightRecorder:
 
     def _is_any_gradient_bad(self, call):
         with self.inspector.without_modes:
-            return any(self._bad(gradient) for gradient in call.gradients.values())
+            return any(self.count_bad(gradient) for gradient in call.gradients.values())
 
     def _last_loss(self):
         """What `backward` was last called on, `None` when it is gone."""
@@ -186,7 +194,7 @@ class FlightRecorder:
         names = []
         with self.inspector.without_modes:
             for name, value in named:
-                if len(names) < _MOST_NAMES and self._bad(value):
+                if len(names) < _MOST_NAMES and self.count_bad(value):
                     names.append(name)
         return {"finding": "bad parameters", "parameters": names} if names else {"finding": "not replayed"}
 

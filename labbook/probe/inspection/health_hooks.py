@@ -2,6 +2,7 @@
 
 from ..training.monitor import TrainingMonitor
 from ..wrapping import leave_out_one_frame
+from .unfinished_loss import UnfinishedLoss
 
 
 def start_monitor(adapter, inspector_class):
@@ -21,6 +22,7 @@ def start_monitor(adapter, inspector_class):
         return None
     inspector = inspector_class(adapter)
     adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
+    UnfinishedLoss(inspector)
     return inspector
 
 

@@ -20,7 +20,8 @@ class TensorInspector:
     implements `after_forward(root, output)` after a dense forward, `before_evaluation(root)` before one that is no
     training forward, `leaves(tensors)`: the parameters that their graph reaches, `mark_graph(tensors)`: a weak
     reference that lives as long as that graph, `totals(loop)`, which fills in names and facts, `note_gradients()` and
-    `_cuda()`, and may extend the other methods.
+    `_cuda()`, `has_graph(tensor)` and `is_ready(tensor)`: whether it can be read without waiting, and may extend the
+    other methods.
 
     Attributes:
         TABLE: The framework's `ModelTable`.

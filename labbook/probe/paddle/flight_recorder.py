@@ -125,14 +125,16 @@ class FlightRecorder(flight_recorder.FlightRecorder):
 
     def _expression(self, tensors, call, steep):
         """What is known of the expression of a loss: `op`, `may`, and the place of one operation."""
-        return LossExpression(tensors, call.outputs).expression_fields(steep, self.inspector.functions.lines)
+        outputs = call.outputs if call is not None else ()
+        return LossExpression(tensors, outputs).expression_fields(steep, self.inspector.functions.lines)
 
-    def _bad(self, tensor):
+    def count_bad(self, tensor):
+        """How many values of a tensor are not finite."""
         view = self.inspector.stats.view(tensor)
         return self.inspector.stats.bad(view) if view is not None else 0
 
     def _bad_inputs(self, call):
-        bad = [path for path, leaf in self._inputs(call) if self._bad(leaf)]
+        bad = [path for path, leaf in self._inputs(call) if self.count_bad(leaf)]
         return "input " + ", ".join(bad[:4]) if bad else ""
 
 

@@ -181,6 +181,16 @@ class TensorInspector(inspector.TensorInspector):
 
     # graphs
 
+    def has_graph(self, tensor):
+        """Whether a tensor was computed with gradients."""
+        return not tensor.stop_gradient and not tensor.is_leaf
+
+    def is_ready(self, tensor):
+        """Whether a tensor can be read without waiting for its device."""
+        if tensor.place.is_cpu_place():
+            return True
+        return tensor.place.is_gpu_place() and self.framework.device.cuda.current_stream().query()
+
     def leaves(self, tensors):
         """The parameters that the graph of these tensors reaches.
 

@@ -36,6 +36,7 @@ def install(probe):
         sys.addaudithook(_dispatcher(handlers, guard.belongs_to_program))
     with probe.guard("exit"):
         sys.exit = wrapping.wrap_function(sys.exit, probe.guard("exit"), before=_exit_noter(probe))
+        os._exit = wrapping.wrap_function(os._exit, probe.guard("exit"), before=_leaving(probe))
     probe.watch("threading", lambda module: _watch_threads(module, probe, exceptions))
     probe.watch("multiprocessing.process", lambda module: _watch_children(module, probe, exceptions))
     probe.watch("multiprocessing.popen_fork", lambda module: _watch_deaths(module, probe))
@@ -101,6 +102,19 @@ def _exit_noter(probe):
                 "message": status if isinstance(status, str) else "",
                 "frames": thread_stacks.frames_of_caller(),
             }
+            probe.leave(sys._getframe(2))
+
+    return before
+
+
+def _leaving(probe):
+    """Create the observer of `os._exit` in the main thread of a program; forked children end by it."""
+    from . import thread_stacks
+
+    def before(args, kwargs):
+        if probe.role == "python" and os.getpid() == probe.pid and get_ident() == thread_stacks.main_ident():
+            probe.leave(sys._getframe(2))
+            probe.flush()
 
     return before
 

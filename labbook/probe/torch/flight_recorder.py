@@ -133,18 +133,21 @@ class FlightRecorder(flight_recorder.FlightRecorder):
             if self.call is not None and self.call.outputs:
                 self.lines.take(NonfiniteOrigin(self.framework, self.inspector.stats, tensors, self.call.outputs).nodes)
 
-    def _bad(self, tensor):
+    def count_bad(self, tensor):
+        """How many values of a tensor are not finite."""
         return self.inspector.stats.bad(tensor)
 
     def _bad_inputs(self, call):
-        bad = [(path, leaf) for path, leaf in self._inputs(call) if self._bad(leaf)]
+        bad = [(path, leaf) for path, leaf in self._inputs(call) if self.count_bad(leaf)]
         return "; ".join(self._first_bad(*one) for one in bad[:4])
 
     def _expression(self, tensors, call, steep):
         """What is known of the expression of a loss: `op`, `made`, `may`, and the place of one operation."""
         names = STEEP if steep else PARTIAL
         with self.inspector.without_modes:
-            origin = NonfiniteOrigin(self.framework, self.inspector.stats, tensors, call.outputs)
+            origin = NonfiniteOrigin(
+                self.framework, self.inspector.stats, tensors, call.outputs if call is not None else ()
+            )
             made = origin.find_first() if names is PARTIAL and self.inspector.without_modes.is_possible() else None
             marked = made.pop("node") if made is not None else None
             places = dict(zip(origin.nodes, self.lines.find_lines(origin.nodes)))

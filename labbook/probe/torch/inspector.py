@@ -198,6 +198,16 @@ class TensorInspector(inspector.TensorInspector):
 
     # graphs
 
+    def has_graph(self, tensor):
+        """Whether a tensor was computed with gradients."""
+        return tensor.grad_fn is not None
+
+    def is_ready(self, tensor):
+        """Whether a tensor can be read without waiting for its device."""
+        if tensor.is_cpu:
+            return True
+        return tensor.is_cuda and self.framework.cuda.current_stream(tensor.device).query()
+
     def leaves(self, tensors):
         """The parameters that the graph of these tensors reaches."""
         return list(self.graphs.reach(tensors).values())
