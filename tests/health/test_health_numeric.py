@@ -260,3 +260,25 @@ def test_an_eps_above_the_variance_of_the_inputs(ask, make_model, looks, eps, de
     )
     found = ask("norm_eps_dominates", signals={"models": (model,), "tensors": tensors})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(
+    ("kind", "package", "mean", "weight", "verdict"),
+    [
+        ("LayerNorm", "", 1.4, 4.0, "warn"),
+        ("LayerNorm", "", 0.0, 4.0, None),
+        ("LayerNorm", "", 1.4, 9.0, None),  # trained, or made with larger weights
+        ("LayerNorm", "torch", 1.4, 4.0, None),
+        ("BatchNorm", "", 1.4, 4.0, None),
+    ],
+)
+def test_a_normalisation_of_the_program_that_shifts(ask, make_model, looks, kind, package, mean, weight, verdict):
+    model = make_model("Linear", kind)
+    model["modules"][2]["package"] = package
+    model["parameters"][0] |= {"name": "layer2.gain", "shape": [16]}
+    tensors = looks(
+        modules=lambda _: [{"i": 2, "training": True, "mean": mean, "std": 1.0}],
+        params=lambda _: [{"i": 0, "w": weight, "g": 1.0}],
+    )
+    found = ask("norm_output_wrong", signals={"models": (model,), "tensors": tensors})
+    assert (found and found.verdict) == verdict

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from labbook.health.evidence.layer_history import Module, functions_of, modules_of, parameters_of, roots_of
+from labbook.health.evidence.layer_history import (
+    Module,
+    Parameter,
+    functions_of,
+    modules_of,
+    parameters_of,
+    roots_of,
+)
 from labbook.health.evidence.measurements import too_few_data
 from labbook.health.evidence.regression_outputs import single_outputs
 from labbook.health.evidence.training_kind import (
@@ -29,8 +37,11 @@ _CONFIRMED = 3
 _ALL_ZERO = 0.99
 _LARGEST_EPS = 1e-3
 _SHRUNK = 0.9
+_ENLARGED = 1.15
+_UNTRAINED = 0.02
 _SHAPING = frozenset(["View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Clone", "Alias", "ToCopy", "Cast"])
 _History = Sequence[tuple[int, ModuleInspection | FunctionInspection]]
+_LAYER_NORM = re.compile(r"(?:layer|rms)_?norm", re.IGNORECASE)
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
 
@@ -257,6 +268,37 @@ def eps_is_small(run: Run, signals: Signals) -> Outcome | None:
             values = {"layer": module.label, "eps": eps, "share": median(shares)}
             return Outcome("warn", message("health.norm_eps_dominates.shrunk", **values), where={"module": module.name})
     return None
+
+
+@check("norm_output_wrong", family="activation", tier=2, needs=("modules", "params"))
+def norms_normalise(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a normalisation that the program defines returns more than its weights ask for, before they are trained.
+
+    Source: a logical invariant, with a margin chosen by us (tier 2): over its features, what a layer norm and an RMS
+    norm return has a mean square of 1 while all weights are 1, or 0 and added, so that a shifted mean or a division by
+    the variance makes it larger. Features of padding that are all 0 make it smaller.
+    """
+    weights = parameters_of(signals)
+    for module in modules_of(signals):
+        if not _LAYER_NORM.search(module.type) or module.facts.get("package"):
+            continue
+        own = [p for p in weights if p.model == module.model and p.name.rpartition(".")[0] == module.name]
+        found = [root for step, row in module.history[:_SETTLED] if (root := _root_mean_square(row, own, step))]
+        if len(found) >= 2 and min(found) > _ENLARGED:
+            observed = message("health.norm_output_wrong.enlarged", layer=module.label, root=median(found))
+            return Outcome("warn", observed, where={"module": module.name})
+    return None
+
+
+def _root_mean_square(row: ModuleInspection, weights: Sequence[Parameter], step: int) -> float | None:
+    """The root of the mean square of an output, `None` unless each weight is near 0 or 1 in this step."""
+    mean, deviation = row.get("mean"), row.get("std")
+    norms = [dict(p.history).get(step, {}).get("w") for p in weights]
+    roots = [w / math.sqrt(p.elements) if w is not None else math.inf for w, p in zip(norms, weights, strict=True)]
+    untrained = bool(roots) and all(min(root, abs(root - 1)) <= _UNTRAINED for root in roots)
+    if mean is None or deviation is None or not untrained or any(len(p.shape) != 1 for p in weights):
+        return None
+    return math.hypot(mean, deviation)
 
 
 @check("missing_nonlinearity", family="activation", tier=3, needs=("models",))
