@@ -338,50 +338,6 @@ def test_a_copy_that_is_left_behind(ask):
 
 
 @in_one_test(
-    ("total", "penalised", "verdict"), [(60.0, 4, "warn"), (60.0, 0, None), (5.0, 4, None), (60.0, None, None)]
-)
-def test_a_penalty_larger_than_the_loss(ask, make_series, total, penalised, verdict):
-    graph = {"step": 1, **({"penalised": penalised} if penalised is not None else {})}
-    called = {"fn": "cross_entropy", "training": True, "reduction": "mean", "value_first": 1.4, "line": "a.py:3"}
-    signals = {"graphs": (graph,), "losses": (called,)}
-    found = ask("regularisation_dominates", make_series("loss", [total] * 30), signals=signals)
-    assert (found.verdict if found else None) == verdict
-
-
-@in_one_test(("end", "last", "verdict"), [(1.42, 1.38, "warn"), (0.5, 0.3, None), (1.42, 0.2, None)])
-def test_a_penalty_that_falls_alone(ask, make_series, end, last, verdict):
-    called = {"fn": "cross_entropy", "training": True, "reduction": "mean", "value_first": 1.5, "value_last": last}
-    signals = {"graphs": ({"step": 1, "penalised": 4},), "losses": ({**called, "classes": 4, "line": "a.py:3"},)}
-    found = ask("regularisation_dominates", make_series("loss", [9.0] * 10 + [end] * 20), signals=signals)
-    assert (found.verdict if found else None) == verdict
-
-
-@in_one_test(
-    ("options", "gradient", "loaded", "verdict"),
-    [
-        ({"weight_decay": 1.0}, 0.5, False, "warn"),
-        ({"weight_decay": 5e-4}, 0.5, False, None),
-        ({"weight_decay": 1.0}, 50.0, False, None),
-        ({"weight_decay": 1.0}, 0.5, True, None),
-        ({}, 0.5, False, None),
-    ],
-)
-def test_weight_decay_stronger_than_the_gradient(
-    ask, make_series, make_model, looks, options, gradient, loaded, verdict
-):
-    signals = {
-        "models": (make_model("Linear", "Linear", "Linear"),),
-        "tensors": looks(params=lambda _: [{"i": i, "w": 5.0, "g": gradient} for i in range(3)]),
-        "optimizers": ({"type": "SGD", "options": options},),
-        "losses": ({"fn": "cross_entropy", "training": True, "value_first": 1.4},),
-        "loaded": ({"what": "model", "matched": 6, "keys": 6, "step": 0},) if loaded else (),
-        **loop(),
-    }
-    found = ask("regularisation_dominates", make_series("lr", [0.1] * 100), signals=signals)
-    assert (found.verdict if found else None) == verdict
-
-
-@in_one_test(
     ("norms", "weight", "name", "verdict"),
     [
         ([0.0, 1.0, 1.0], 1.0, "layer1", "warn"),

@@ -3,7 +3,7 @@
 - What was recorded: `coverage` (steps, loss, seeds, overhead), `requested_settings`.
 - Before the first step: `initial`, `input_data`, `image_scale`, `labels`, `padding`, `wiring`.
 - The loop: `loop`, `model_mode`, `batch_order`, `schedule`, `precision`, `static_graphs`.
-- The model while it trains: `gradient`, `updates`, `activation`, `numeric`, `first_nonfinite`.
+- The model while it trains: `gradient`, `updates`, `activation`, `normalisation`, `numeric`, `first_nonfinite`.
 - What came out: `convergence`, `validation`, `learning_targets`.
 - The machine: `performance`, `memory_use`, `distributed`.
 

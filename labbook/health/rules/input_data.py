@@ -10,7 +10,7 @@ from labbook.health.evidence.measurements import called_in_sentence, join_names,
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import is_unrolled, training_loss, training_losses
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
-from labbook.health.rules.activation import first_not_normalised
+from labbook.health.rules.normalisation import first_not_normalised
 from labbook.health.rules.sequence_targets import decoder_input, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf

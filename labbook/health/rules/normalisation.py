@@ -1,0 +1,125 @@
+"""Checks of normalisation layers: what a batch norm sees, how large `eps` is, what a layer of the program returns."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from labbook.health.evidence.layer_history import Module, Parameter, modules_of, parameters_of
+from labbook.health.evidence.trend_tests import median
+from labbook.model.check import Outcome, check
+from labbook.model.events.inspection_kinds import ModuleInspection
+from labbook.model.message import message
+from labbook.model.run import Run
+from labbook.model.signals import Signals
+
+_CONFIRMED = 3
+_SETTLED = 5
+_LARGEST_EPS = 1e-3
+_SHRUNK = 0.9
+_ENLARGED = 1.15
+_UNTRAINED = 0.02
+_LAYER_NORM = re.compile(r"(?:layer|rms)_?norm", re.IGNORECASE)
+_NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
+
+
+@check("batchnorm_frozen_or_tiny_batch", family="loop-bug", tier=2, needs=("modules",))
+def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
+    """Whether batch norms see hardly any value for a channel, or have running statistics far from those of the batches.
+
+    A layer with frozen weights that is in training mode, so that its statistics still move, is a note.
+
+    Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps;
+    fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
+    """
+    judged, frozen = False, None
+    for module in modules_of(signals):
+        looks = [(step, bn) for step, row in module.history if (bn := row.get("bn")) is not None]
+        sizes = [n for _, bn in looks if (n := bn.get("n")) is not None]
+        if len(sizes) < _CONFIRMED:
+            continue
+        judged = True
+        where = {"module": module.name}
+        if median(sizes) < 4:
+            observed = message("health.batchnorm.few_values", layer=module.label, values=median(sizes))
+            return Outcome("warn", observed, where=where)
+        if module.parameters and not module.facts.get("trainable", 1) and frozen is None:
+            observed = message("health.batchnorm.moving", layer=module.label)
+            frozen = Outcome("note", observed, where=where)
+        ratios = [r for step, bn in looks if step >= 100 and (r := bn.get("ratio")) is not None]
+        if len(ratios) >= _CONFIRMED and not 0.1 <= median(ratios[-5:]) <= 10:
+            observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
+            return Outcome("warn", observed, where=where)
+    return frozen or (Outcome("ok", message("health.batchnorm.ok")) if judged else None)
+
+
+@check("norm_eps_dominates", family="activation", tier=2, needs=("modules", "params"))
+def eps_is_small(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the `eps` of a normalisation is not small beside the variance of its inputs, which it then shrinks.
+
+    Source: chosen by us (tier 2): an `eps` above 0.001 and outputs of less than 0.9 times the deviation that the
+    weights ask for, in at least 3 looks and all of them. `eps` is to prevent a division by 0.
+    """
+    weights = {(p.model, p.name): p for p in parameters_of(signals)}
+    for module in modules_of(signals):
+        eps = module.options.get("eps")
+        weight = weights.get((module.model, f"{module.name}.weight"))
+        if eps is None or eps <= _LARGEST_EPS or not any(word in module.type.lower() for word in _NORMS):
+            continue
+        norms = {step: w for step, row in weight.history if (w := row.get("w"))} if weight is not None else {}
+        scale = math.sqrt(weight.elements) if weight is not None else 1.0
+        shares = [
+            deviation * scale / norms.get(step, scale)
+            for step, row in module.history
+            if row.get("training") and (deviation := row.get("std")) is not None
+        ]
+        if len(shares) >= _CONFIRMED and max(shares) < _SHRUNK:
+            values = {"layer": module.label, "eps": eps, "share": median(shares)}
+            return Outcome("warn", message("health.norm_eps_dominates.shrunk", **values), where={"module": module.name})
+    return None
+
+
+@check("norm_output_wrong", family="activation", tier=2, needs=("modules", "params"))
+def norms_normalise(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a normalisation that the program defines returns more than its weights ask for, before they are trained.
+
+    Source: a logical invariant, with a margin chosen by us (tier 2): over its features, what a layer norm and an RMS
+    norm return has a mean square of 1 while all weights are 1, or 0 and added, so that a shifted mean or a division by
+    the variance makes it larger. Features of padding that are all 0 make it smaller.
+    """
+    weights = parameters_of(signals)
+    for module in modules_of(signals):
+        if not _LAYER_NORM.search(module.type) or module.facts.get("package"):
+            continue
+        own = [p for p in weights if p.model == module.model and p.name.rpartition(".")[0] == module.name]
+        found = [root for step, row in module.history[:_SETTLED] if (root := _root_mean_square(row, own, step))]
+        if len(found) >= 2 and min(found) > _ENLARGED:
+            observed = message("health.norm_output_wrong.enlarged", layer=module.label, root=median(found))
+            return Outcome("warn", observed, where={"module": module.name})
+    return None
+
+
+def _root_mean_square(row: ModuleInspection, weights: Sequence[Parameter], step: int) -> float | None:
+    """The root of the mean square of an output, `None` unless each weight is near 0 or 1 in this step."""
+    mean, deviation = row.get("mean"), row.get("std")
+    norms = [dict(p.history).get(step, {}).get("w") for p in weights]
+    roots = [w / math.sqrt(p.elements) if w is not None else math.inf for w, p in zip(norms, weights, strict=True)]
+    untrained = bool(roots) and all(min(root, abs(root - 1)) <= _UNTRAINED for root in roots)
+    if mean is None or deviation is None or not untrained or any(len(p.shape) != 1 for p in weights):
+        return None
+    return math.hypot(mean, deviation)
+
+
+def has_batch_norm(signals: Signals) -> bool:
+    """Whether a model holds a batch norm."""
+    return any("BatchNorm" in module.type for module in modules_of(signals))
+
+
+def first_not_normalised(signals: Signals) -> Module | None:
+    """The first module with weights that gets a model's input, `None` when it is a norm or a lookup table."""
+    for module in modules_of(signals):
+        if module.parameters and module.history:
+            kind = module.type.lower()
+            return None if "embedding" in kind or any(word in kind for word in _NORMS) else module
+    return None

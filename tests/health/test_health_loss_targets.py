@@ -1,0 +1,149 @@
+"""Losses and the targets that they get: outputs and activations that do not belong to them."""
+
+import pytest
+from order_of_tests import in_one_test
+
+
+def loss(**fields):
+    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 10}
+    shapes = {
+        "input": {"shape": [32, 10], "min": -3.0, "max": 3.0, "zero": 0.0},
+        "target": {"shape": [32], "dtype": "int64"},
+    }
+    return {"losses": ({**told, "reduction": "mean", "value_first": 2.3, **shapes, **fields},)}
+
+
+def test_sigmoid_before_bce_with_logits(ask):
+    fed = {"shape": [32, 1], "min": 0.01, "max": 0.97}
+    found = ask("softmax_before_cross_entropy", signals=loss(fn="bce_with_logits", unit_range=1.0, input=fed))
+    assert found.verdict == "fail" and found.where == {"file": "t.py", "line": 7}
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.41, 0.64), (0.0002, 0.38)])
+def test_scores_that_stay_in_a_part_of_the_unit_interval_are_no_probabilities(ask, low, high):
+    fed = {"shape": [32, 1], "min": low, "max": high}
+    assert (
+        ask("softmax_before_cross_entropy", signals=loss(fn="bce_with_logits", unit_range=1.0, input=fed)).verdict
+        == "ok"
+    )
+
+
+@in_one_test(
+    ("zero", "fields", "verdict"),
+    [
+        (0.5, {}, "warn"),
+        (0.5, {"unit_range": 0.6}, "warn"),
+        (0.2, {}, "warn"),
+        (0.05, {}, None),
+        (0.5, {"prob_rows": 1.0}, None),
+        (0.5, {"unit_range": 1.0}, None),
+    ],
+)
+def test_relu_on_the_scores(ask, zero, fields, verdict):
+    fed = {"shape": [32, 10], "min": 0.0, "max": 9.0, "zero": zero}
+    found = ask("loss_activation_mismatch", signals=loss(input=fed, **{"prob_rows": 0.0, **fields}))
+    assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(
+    ("activation", "output", "target", "verdict"),
+    [
+        ("ReLU", (0.0, 2.1), (-1.9, 2.0), "warn"),
+        ("ReLU", (0.0, 2.1), (0.0, 2.0), None),
+        ("Sigmoid", (0.02, 0.99), (3.0, 250.0), "warn"),
+        ("Sigmoid", (0.02, 0.99), (0.0, 1.0), None),
+        ("Tanh", (-0.9, 0.9), (-1.02, 1.01), None),
+        ("Tanh", (-0.9, 0.9), (-2.9, 3.1), "warn"),
+        ("Linear", (0.0, 0.9), (-2.9, 3.1), None),
+    ],
+)
+def test_targets_beyond_the_last_activation(ask, activation, output, target, verdict):
+    rows = [{"i": 0, "name": "", "type": "Net", "order": 0}, {"i": 1, "name": "act", "type": activation, "order": 1}]
+    low, high = output
+    look = {"min": low, "max": high, "shape": [32, 1]}
+    tensors = tuple({"step": step, "model": 0, "modules": [{"i": 0, **look}, {"i": 1, **look}]} for step in range(1, 5))
+    told = loss(fn="mse_loss", input=look, target=dict(zip(("min", "max"), target, strict=True)))
+    found = ask(
+        "loss_activation_mismatch", signals={**told, "models": ({"model": 0, "modules": rows},), "tensors": tensors}
+    )
+    assert (found.verdict if found else None) == verdict
+
+
+def test_kl_div_of_probabilities(ask):
+    probable = loss(fn="kl_div", input={"shape": [32, 5], "min": 0.01, "max": 0.8})
+    assert ask("missing_output_activation", signals=probable).verdict == "warn"
+    right = loss(fn="kl_div", input={"shape": [32, 5], "min": -6.0, "max": -0.2})
+    assert ask("missing_output_activation", signals=right) is None
+
+
+def test_float_labels_in_paddle(ask):
+    fed = {"target": {"shape": [32], "dtype": "float32"}}
+    assert ask("label_dtype_truncated", signals=loss(**fed), framework="paddle").verdict == "fail"
+    assert ask("label_dtype_truncated", signals=loss(**fed), framework="torch") is None
+    assert ask("label_dtype_truncated", signals=loss(**fed, soft=True), framework="paddle") is None
+
+
+@pytest.mark.parametrize(("low", "high", "verdict"), [(0.0, 0.0, "fail"), (0.0, 1.0, None)])
+def test_binary_targets_that_never_vary(ask, low, high, verdict):
+    target = {"shape": [16, 1, 8, 8], "min": low, "max": high}
+    told = loss(fn="bce_with_logits", items=1024, target=target)
+    found = ask("label_constant", signals=told)
+    assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(("far", "high", "verdict"), [(0.01, 0.0, "fail"), (0.2, 0.0, None), (0.01, 1.0, None)])
+def test_outputs_of_a_regression_that_approach_the_one_target(ask, looks, make_model, far, high, verdict):
+    def row(step):
+        end = 0.3 if step < 20 else far
+        return [{"i": 0, "shape": [32], "min": -end, "max": end}]
+
+    seen = loss(fn="mse_loss", items=32, target={"shape": [32], "min": 0.0, "max": high})
+    found = ask("label_constant", signals={**seen, "tensors": looks(modules=row), "models": (make_model("Linear"),)})
+    assert (found.verdict if found else None) == verdict
+
+
+def test_the_targets_of_another_loss_are_no_class_numbers_of_this_one(ask):
+    target = {"path": "target", "role": "label", "shape": [32], "min": 0.0, "max": 9.0, "mean": 4.5, "zero": 0.1}
+    seen = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [target]} for step in (1, 2, 3))
+    (numbers,) = loss(fn="mse_loss", target={"shape": [32], "min": 0.0, "max": 9.0})["losses"]
+    (amounts,) = loss(fn="mse_loss", target={"shape": [32], "min": 0.2, "max": 0.4})["losses"]
+    (classes,) = loss(fn="cross_entropy", target={"shape": [32], "min": 0.0, "max": 9.0})["losses"]
+    for losses, verdict in (((numbers,), "note"), ((classes, amounts), None), ((classes, numbers), None)):
+        found = ask("regression_loss_for_classes", signals={"losses": losses, "batches": seen})
+        assert (found.verdict if found else None) == verdict
+
+
+def test_a_squared_error_of_probabilities_is_noted(ask):
+    target = {"path": "target", "role": "label", "shape": [32], "min": 0.0, "max": 1.0, "mean": 0.4, "zero": 0.6}
+    seen = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [target]} for step in (1, 2, 3))
+    told = {**loss(fn="mse_loss", unit_range=1.0), "batches": seen}
+    assert ask("regression_loss_for_classes", signals=told).verdict == "note"
+    assert ask("regression_loss_for_classes", signals={**told, **loss(fn="mse_loss", unit_range=0.5)}) is None
+
+
+@in_one_test(
+    ("target", "name", "verdict"),
+    [
+        ({}, "test accuracy", "warn"),
+        ({}, "val_mae", "note"),
+        ({"mean": 4.51}, "accuracy", None),
+        ({"shape": [32, 4]}, "accuracy", None),
+        ({"max": 2026.0}, "accuracy", None),
+    ],
+    ids=["class numbers", "grades", "fractions", "several", "years"],
+)
+def test_class_numbers_as_values(rows_of, make_run, make_series, target, name, verdict):
+    leaf = {
+        "path": "target",
+        "role": "label",
+        "shape": [32],
+        "min": 0.0,
+        "max": 9.0,
+        "mean": 4.5,
+        "zero": 0.1,
+        **target,
+    }
+    batches = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [leaf]} for step in (1, 2, 3))
+    signals = {**loss(fn="mse_loss", unit_range=0.1), "batches": batches}
+    rows = rows_of(make_run(make_series(name, [0.2, 0.3, 0.3], "text"), signals=signals))
+    assert (rows["regression_loss_for_classes"].verdict if "regression_loss_for_classes" in rows else None) == verdict
