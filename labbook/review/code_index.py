@@ -33,19 +33,8 @@ WRAPPERS = (
     *("torch.nn.SyncBatchNorm.convert_sync_batchnorm", "paddle.nn.SyncBatchNorm.convert_sync_batchnorm"),
 )
 _SAME_OBJECT = {
-    "to",
-    "cuda",
-    "cpu",
-    "double",
-    "float",
-    "half",
-    "train",
-    "eval",
-    "apply",
-    "requires_grad_",
-    "npu",
-    "xpu",
-}
+    "to", "cuda", "cpu", "double", "float", "half", "train", "eval", "apply", "requires_grad_", "npu", "xpu",
+}  # fmt: skip
 _NAMESPACES = ("dict", "types.SimpleNamespace", "argparse.Namespace")
 _MODULE_CONTAINERS = ("nn.ModuleDict", "nn.ModuleList", "nn.LayerDict", "nn.LayerList")
 _PREPARED = {"Accelerator": ("prepare",), "Fabric": ("setup", "setup_dataloaders")}

@@ -11,30 +11,13 @@ from labbook.review.names import dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 
 _EVALUATION_WORDS = {
-    "val",
-    "valid",
-    "validation",
-    "validate",
-    "test",
-    "testing",
-    "eval",
-    "evaluate",
-    "evaluation",
-    "dev",
-}
+    "val", "valid", "validation", "validate", "test", "testing", "eval", "evaluate", "evaluation", "dev",
+}  # fmt: skip
 _TRAINING_WORDS = {"train", "training", "fit", "attack", "adversarial", "time", "adapt", "tta"}
 """Words in names of loops that need gradients: training, test-time adaptation, adversarial attacks."""
 _TRAINING_CALLS = {
-    "backward",
-    "step",
-    "minimize",
-    "zero_grad",
-    "clear_grad",
-    "grad",
-    "requires_grad_",
-    "enable_grad",
-    "scale",
-}
+    "backward", "step", "minimize", "zero_grad", "clear_grad", "grad", "requires_grad_", "enable_grad", "scale",
+}  # fmt: skip
 _METRIC_NAMES = re.compile("loss|criterion|metric|acc", re.IGNORECASE)
 
 

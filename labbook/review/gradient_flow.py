@@ -38,17 +38,8 @@ _TRAINING_WORDS = (
 """Words in names of functions that train or clear gradients. Source: chosen by us, from public training code."""
 
 _MODEL_WORDS = (
-    "model",
-    "net",
-    "crit",
-    "loss",
-    "head",
-    "encoder",
-    "decoder",
-    "classifier",
-    "generator",
-    "discriminator",
-)
+    "model", "net", "crit", "loss", "head", "encoder", "decoder", "classifier", "generator", "discriminator",
+)  # fmt: skip
 """Words in names of attributes that hold models and losses."""
 
 

@@ -16,17 +16,8 @@ _STEPS += ["iteration", "iterations", "iter", "iters", "迭代", "迭代次数",
 _BATCHES = ["batch", "batches", "批次"]
 _EPOCHS = ["epoch", "epochs", "轮次", "轮数", "轮", "episode", "episodes", "回合"]
 _TIMES = [
-    "timestamp",
-    "_timestamp",
-    "wall_time",
-    "walltime",
-    "created_at",
-    "datetime",
-    "time",
-    "date",
-    "时间",
-    "时间戳",
-]
+    "timestamp", "_timestamp", "wall_time", "walltime", "created_at", "datetime", "time", "date", "时间", "时间戳",
+]  # fmt: skip
 _NAMES = ["run", "run_name", "run_id"]
 _OPTIONS = ["seed", "fold", "trial", "trial_id", "model", "optimizer", "method", "algorithm"]
 _SPLITS = ["phase", "split", "mode", "stage", "subset", "dataset", "阶段", "数据集", "rank"]

@@ -19,19 +19,8 @@ _MOST_FOREIGN = 20
 _LEAF = "GradNodeAccumulation"
 _MOST_TERMS = 20000
 _ARITHMETIC = (
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "scale",
-    "pow",
-    "square",
-    "sqrt",
-    "abs",
-    "sum",
-    "mean",
-    "p_norm",
-)
+    "add", "subtract", "multiply", "divide", "scale", "pow", "square", "sqrt", "abs", "sum", "mean", "p_norm",
+)  # fmt: skip
 """Beginnings of the names of operations that a penalty on parameters is made of, as nodes have them."""
 
 _KINDS = {

@@ -22,16 +22,8 @@ from .policy_ratio import PolicyRatio
 MOST = 64
 MOST_READS = 20
 WATCHED = (
-    "relu",
-    "leaky_relu",
-    "gelu",
-    "elu",
-    "sigmoid",
-    "tanh",
-    "softmax",
-    "log_softmax",
-    "dropout",
-)
+    "relu", "leaky_relu", "gelu", "elu", "sigmoid", "tanh", "softmax", "log_softmax", "dropout",
+)  # fmt: skip
 _NOISE = ("randn", "normal", "standard_normal", "randn_like")
 _VIEWS = ("reshape", "view", "flatten")
 _FLAT = ("sigmoid", "tanh")

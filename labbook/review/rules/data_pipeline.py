@@ -18,6 +18,7 @@ _KNOWN_DATASETS = (
     *("torch.utils.data.TensorDataset", "torchvision.datasets."),
     *("paddle.io.TensorDataset", "paddle.vision.datasets."),
 )
+_SAMPLERS_OF_RANKS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
 _ITERATORS = ("zip", "map", "filter", "iter", "enumerate")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
 
@@ -261,10 +262,7 @@ def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
     if code.calls.get("set_epoch") or not trains(code):
         return
     for node in of_type(source.nodes, ast.Call):
-        if source.dotted(node.func) not in (
-            "torch.utils.data.distributed.DistributedSampler",
-            "torch.utils.data.DistributedSampler",
-        ):
+        if source.dotted(node.func) not in _SAMPLERS_OF_RANKS:
             continue
         shuffle = next((k.value for k in node.keywords if k.arg in ("shuffle", None)), None)
         if shuffle is not None and not (isinstance(shuffle, ast.Constant) and shuffle.value is True):

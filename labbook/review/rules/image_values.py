@@ -12,6 +12,7 @@ from labbook.review.rules.data_pipeline import find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
+_TO_TENSOR = ("torchvision.transforms.ToTensor", "paddle.vision.transforms.ToTensor")
 _LARGEST_MEAN = 2.0
 """Means and deviations of pixels from 0 to 1 are smaller. Source: chosen by us."""
 
@@ -19,28 +20,17 @@ _LARGEST_MEAN = 2.0
 @note("input_not_normalised", "torchvision.transforms")
 def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
     """`ToTensor` is the last transform, and no other code normalises the images."""
-    if (
-        not trains(code)
-        or any("ormali" in name for name in code.calls)
-        or any("batchnorm" in n.lower() for n in code.calls)
-    ):
+    if not trains(code) or any("ormali" in name or "batchnorm" in name.lower() for name in code.calls):
         return
-    for node in of_type(source.nodes, ast.Call):
-        if source.dotted(node.func) in (
-            "torchvision.transforms.ToTensor",
-            "paddle.vision.transforms.ToTensor",
-        ):
-            yield Hit(node)
-            return
+    call = next((one for one in of_type(source.nodes, ast.Call) if source.dotted(one.func) in _TO_TENSOR), None)
+    if call is not None:
+        yield Hit(call)
 
 
 @warning("input_double_normalised", "torchvision.transforms.ToTensor: scales to [0, 1]", tier=1)
 def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Images are divided by 255 twice."""
-    to_tensor = any(
-        source.dotted(call.func) in ("torchvision.transforms.ToTensor", "paddle.vision.transforms.ToTensor")
-        for call in code.calls_in(source, "ToTensor")
-    )
+    to_tensor = any(source.dotted(call.func) in _TO_TENSOR for call in code.calls_in(source, "ToTensor"))
     for node in source.nodes:
         divided = _divided_value(node)
         if divided is None:

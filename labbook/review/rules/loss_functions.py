@@ -199,6 +199,12 @@ def _cut(source: Source, loop: ast.AST, total: str) -> bool:
 
 
 _NETWORKS = ("torch.nn.Sequential", "paddle.nn.Sequential", "torch.nn.Linear", "paddle.nn.Linear")
+_PASSING = {"float", "to", "cuda", "squeeze", "view", "reshape", "mean", "sum"}
+"""Methods whose result has the graph of the tensor."""
+
+_OF_SAME_MODEL = {"cpu", "squeeze", "view", "float", "reshape", "argmax"}
+"""Methods whose result still comes from the model that made the tensor."""
+
 _CUTS = {"detach", "numpy", "item", "tolist"}
 
 
@@ -242,16 +248,7 @@ def _find_detaching(code: Code, source: Source, node: ast.expr, depth: int) -> t
         if any(_is_from_model(code, source, arg, 0) for arg in node.args[1:]):
             return None
         return _find_detaching(code, source, node.args[0], depth + 1)
-    if isinstance(node.func, ast.Attribute) and name in (
-        "float",
-        "to",
-        "cuda",
-        "squeeze",
-        "view",
-        "reshape",
-        "mean",
-        "sum",
-    ):
+    if isinstance(node.func, ast.Attribute) and name in _PASSING:
         return _find_detaching(code, source, node.func.value, depth + 1)
     return None
 
@@ -272,14 +269,7 @@ def _is_from_model(code: Code, source: Source, node: ast.expr, depth: int) -> bo
         value = code.value(source, dotted_target(node), node)
         return value is not None and _is_from_model(code, source, value, depth + 1)
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in (
-            "cpu",
-            "squeeze",
-            "view",
-            "float",
-            "reshape",
-            "argmax",
-        ):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _OF_SAME_MODEL:
             return _is_from_model(code, source, node.func.value, depth + 1)
         if is_under_no_grad(source, node):
             return False

@@ -21,15 +21,10 @@ _METRICS = frozenset({
     "classification_report", "confusion_matrix", "cohen_kappa_score", "r2_score", "mean_absolute_error",
     "mean_squared_error", "root_mean_squared_error", "mean_absolute_percentage_error", "average_precision_score",
 })  # fmt: skip
-_ERRORS = frozenset(
-    {
-        "mean_absolute_error",
-        "mean_squared_error",
-        "root_mean_squared_error",
-        "mean_absolute_percentage_error",
-        "r2_score",
-    }
-)
+_ERRORS = frozenset({
+    "mean_absolute_error", "mean_squared_error", "root_mean_squared_error", "mean_absolute_percentage_error",
+    "r2_score",
+})  # fmt: skip
 _TRAINED = re.compile(r"(?:^|_)(?:train|tr|training)(?:$|_)", re.IGNORECASE)
 _HELD_OUT = re.compile(r"(?:^|_)(?:val|valid|validation|test|te|dev)(?:$|_)", re.IGNORECASE)
 _PARTS_BY_INDEX = ("Subset", "SubsetRandomSampler")

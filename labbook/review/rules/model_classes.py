@@ -23,16 +23,14 @@ _REGISTERING = {
     *("ModuleList", "ModuleDict", "LayerList", "LayerDict", "Sequential", "add_module", "add_sublayer", "setattr"),
     *("register_module", "ParameterList", "ParameterDict"),
 }
+_REFLECTION = {"getattr", "eval", "exec", "locals", "vars", "__getattr__"}
+_DROPOUTS = (
+    *("torch.nn.functional.dropout", "torch.nn.functional.alpha_dropout"),
+    *("torch.nn.functional.feature_alpha_dropout", "paddle.nn.functional.dropout"),
+)
 _LAYER_ITERATORS = {
-    "children",
-    "named_children",
-    "sublayers",
-    "named_sublayers",
-    "_modules",
-    "_sub_layers",
-    "__dict__",
-    "modules",
-}
+    "children", "named_children", "sublayers", "named_sublayers", "_modules", "_sub_layers", "__dict__", "modules",
+}  # fmt: skip
 
 
 def _models(code: Code, source: Source) -> Iterator[ast.ClassDef]:
@@ -97,19 +95,10 @@ def _is_derived(code: Code, name: str) -> bool:
 
 def _iterates_layers(cls: ast.ClassDef) -> bool:
     """Whether a class accesses its layers other than by name."""
-    for node in ast.walk(cls):
-        if isinstance(node, ast.Attribute) and node.attr in _LAYER_ITERATORS:
-            return True
-        if isinstance(node, ast.Call) and last_name(node.func) in (
-            "getattr",
-            "eval",
-            "exec",
-            "locals",
-            "vars",
-            "__getattr__",
-        ):
-            return True
-    return False
+    nodes = list(ast.walk(cls))
+    return any(one.attr in _LAYER_ITERATORS for one in of_type(nodes, ast.Attribute)) or any(
+        last_name(one.func) in _REFLECTION for one in of_type(nodes, ast.Call)
+    )
 
 
 def _does_something(forward: Function) -> bool:
@@ -236,14 +225,7 @@ def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
     """Functional dropout is called without `training=`."""
     for node in of_type(source.nodes, ast.Call):
         dotted = source.dotted(node.func)
-        if not dotted.startswith(
-            (
-                "torch.nn.functional.dropout",
-                "paddle.nn.functional.dropout",
-                "torch.nn.functional.alpha_dropout",
-                "torch.nn.functional.feature_alpha_dropout",
-            )
-        ):
+        if not dotted.startswith(_DROPOUTS):
             continue
         most = 2 if dotted.startswith("torch") else 3
         if len(node.args) > most or any(k.arg in ("training", None) for k in node.keywords):

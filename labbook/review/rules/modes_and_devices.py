@@ -287,23 +287,18 @@ def _is_given(source: Source, node: ast.AST, model: str) -> bool:
 
 
 _TO_GPU = ("to", "cuda")
+_MOVED_ELSEWHERE = (
+    *("DataParallel", "accelerat", "set_default_device"),
+    *("set_default_tensor_type", "prefetch", "collate_fn"),
+)
+"""Words of code in which something else moves the batches."""
 
 
 @error("device_mismatch", "torch.nn.Module.to", tier=2, loop=True)
 def data_not_moved(code: Code, source: Source) -> Iterator[Hit]:
     """A model on the GPU gets batches that are never moved there."""
     text = "\n".join(source.lines)
-    if len(code.sources) == 1 and any(
-        w in text
-        for w in (
-            "DataParallel",
-            "accelerat",
-            "set_default_device",
-            "prefetch",
-            "collate_fn",
-            "set_default_tensor_type",
-        )
-    ):
+    if len(code.sources) == 1 and any(word in text for word in _MOVED_ELSEWHERE):
         return
     yield from half_moved(source)
     moves = [(where, call) for name in (*_TO_GPU, "to_device", "place") for where, call in code.calls.get(name, ())]

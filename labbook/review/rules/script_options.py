@@ -13,17 +13,9 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 _OPTIONS = (
-    "lr",
-    "learning_rate",
-    "batch_size",
-    "epochs",
-    "num_epochs",
-    "weight_decay",
-    "momentum",
-    "dropout",
-    "seed",
+    "lr", "learning_rate", "batch_size", "epochs", "num_epochs", "weight_decay", "momentum", "dropout", "seed",
     "n_epochs",
-)
+)  # fmt: skip
 
 
 @warning("", "chosen by us", tier=1)
@@ -47,25 +39,19 @@ def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(written, {"option": long or name})
 
 
+_WHOLE = ("args", "opt", "opts", "options", "config", "cfg", "parser", "hparams", "flags")
+"""Names of all options together."""
+
+_PRINTING = ("print", "str", "repr")
+
+
 def _arguments_escape(source: Source) -> bool:
     """Whether the parsed options are passed on as a whole."""
     for node in source.nodes:
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _PRINTING):
             for arg in [*node.args, *(k.value for k in node.keywords)]:
                 arg = arg.value if isinstance(arg, ast.Starred) else arg
-                if isinstance(arg, ast.Name) and arg.id.lower() in (
-                    "args",
-                    "opt",
-                    "opts",
-                    "options",
-                    "config",
-                    "cfg",
-                    "parser",
-                    "hparams",
-                    "flags",
-                ):
-                    if isinstance(node.func, ast.Name) and node.func.id in ("print", "str", "repr"):
-                        continue
+                if isinstance(arg, ast.Name) and arg.id.lower() in _WHOLE:
                     return True
         if (
             isinstance(node, (ast.Return, ast.Yield))

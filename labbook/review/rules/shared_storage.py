@@ -6,27 +6,16 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.definitions import LIBRARY_MODELS
+from labbook.review.definitions import LAYERS, LIBRARY_MODELS
 from labbook.review.gradient_flow import events, is_optimizer, is_under_no_grad, step_loops
 from labbook.review.names import LOOPS, Loop, argument, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error
 
 _SAVES_OUTPUT = {
-    "relu",
-    "sigmoid",
-    "tanh",
-    "softmax",
-    "log_softmax",
-    "exp",
-    "sqrt",
-    "elu",
-    "rsqrt",
-    "ReLU",
-    "Sigmoid",
-    "Tanh",
+    "relu", "sigmoid", "tanh", "softmax", "log_softmax", "exp", "sqrt", "elu", "rsqrt", "ReLU", "Sigmoid", "Tanh",
     "Softmax",
-}
+}  # fmt: skip
 _IN_PLACE = {"add_", "mul_", "sub_", "div_", "clamp_", "fill_", "zero_", "copy_", "masked_fill_"}
 
 
@@ -295,6 +284,9 @@ def _all_parameters_of(call: ast.Call) -> str:
     return ""
 
 
+_REPLACED_LAYERS = tuple(f"{part}{kind}" for part in LAYERS for kind in ("Linear", "Conv", "Sequential"))
+
+
 def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
     """Return the part of a model that an assignment replaces by a new layer, or ""."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
@@ -310,16 +302,5 @@ def _replaces(code: Code, source: Source, node: ast.stmt, model: str) -> str:
         return ""
     if any(dotted_target(one) == model for arg in node.value.args for one in ast.walk(arg)) and inner is target:
         return ""
-    made_model = code.is_model(kind)
-    layer = kind.name.startswith(
-        (
-            "torch.nn.Linear",
-            "paddle.nn.Linear",
-            "torch.nn.Conv",
-            "paddle.nn.Conv",
-            "torch.nn.Sequential",
-            "paddle.nn.Sequential",
-        )
-    )
-    zoo = kind.name.startswith(("torchvision.models.", "paddle.vision.models.")) and inner is target
-    return ast.unparse(target) if made_model or layer or zoo else ""
+    of_zoo = kind.name.startswith(("torchvision.models.", "paddle.vision.models.")) and inner is target
+    return ast.unparse(target) if of_zoo or code.is_model(kind, *_REPLACED_LAYERS) else ""
