@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import number
-from labbook.review.names import Function, argument, dotted_target, last_name, of_type, walk
+from labbook.review.names import Function, argument, dotted_target, last_name, of_type, receiver, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
@@ -23,6 +23,7 @@ _REGISTERING = {
     *("ModuleList", "ModuleDict", "LayerList", "LayerDict", "Sequential", "add_module", "add_sublayer", "setattr"),
     *("register_module", "ParameterList", "ParameterDict"),
 }
+_REGISTERING_ONE = ("add_module", "add_sublayer", "setattr", "register_module", "parameters")
 _REFLECTION = {"getattr", "eval", "exec", "locals", "vars", "__getattr__"}
 _DROPOUTS = (
     *("torch.nn.functional.dropout", "torch.nn.functional.alpha_dropout"),
@@ -130,16 +131,10 @@ def _plain_list_hits(code: Code, source: Source, cls: ast.ClassDef, init: Functi
                 else:
                     containers.pop(target, None)
                     empty.discard(target)
-            container = node.targets[0]
-            if isinstance(container, ast.Subscript) and dotted_target(container.value) in empty:
-                layer = _has_parameters(code, source, node.value)
-                if layer:
-                    containers.setdefault(dotted_target(container.value), (node, layer))
-        elif isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
-            owner = node.func.value if isinstance(node.func, ast.Attribute) else node
-            layer = _has_parameters(code, source, node.args[-1])
-            if dotted_target(owner) in empty and layer:
-                containers.setdefault(dotted_target(owner), (node, layer))
+        container, value = _put_in(node)
+        layer = _has_parameters(code, source, value) if value is not None and container in empty else ""
+        if layer:
+            containers.setdefault(container, (node, layer))
     registered = {
         dotted_target(one)
         for call in of_type(ast.walk(cls), ast.Call)
@@ -148,15 +143,20 @@ def _plain_list_hits(code: Code, source: Source, cls: ast.ClassDef, init: Functi
         for one in ast.walk(arg)
     }
     # A loop may register the layers of a list.
-    one_by_one = any(
-        isinstance(n, ast.Call)
-        and last_name(n.func) in ("add_module", "add_sublayer", "setattr", "register_module", "parameters")
-        for n in ast.walk(cls)
-    )
+    one_by_one = any(last_name(call.func) in _REGISTERING_ONE for call in of_type(ast.walk(cls), ast.Call))
     used = {dotted_target(n) for m in cls.body if m is not init for n in ast.walk(m)}
     for target, (node, layer) in containers.items():
         if target not in registered and not one_by_one and target in used:
             yield Hit(node, {"list": target, "kind": layer})
+
+
+def _put_in(node: ast.AST) -> tuple[str, ast.expr | None]:
+    """Return the container that a value is put into, and the value: `self.x[k] = v`, `self.x.append(v)`."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+        return dotted_target(node.targets[0].value), node.value
+    if isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
+        return dotted_target(receiver(node) or node), node.args[-1]
+    return "", None
 
 
 def _is_empty(node: ast.expr) -> bool:

@@ -60,27 +60,19 @@ def _is_call_of_loss(event: Event) -> bool:
 def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
     """A loop updates leaves with their `.grad`, but never clears it."""
     for loop, found in step_loops(code, source):
-        if (
-            not _has_event(found, "backward")
-            or _has_event(found, "zero")
-            or _has_event(found, "step")
-            or _has_event(found, "unknown")
-        ):
+        whats = {one.what for one in found}
+        if "backward" not in whats or whats & {"zero", "step", "unknown"}:
             continue
         for node in of_type(walk(loop.body), ast.AugAssign):
             if not isinstance(node.op, ast.Sub):
                 continue
-            leaf = (
-                node.target.value if isinstance(node.target, ast.Attribute) and _is_data(node.target) else node.target
+            target = node.target
+            name = dotted_target(
+                target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
             )
-            name = dotted_target(leaf)
-            used = any(
-                isinstance(one, ast.Attribute) and one.attr == "grad" and dotted_target(one.value) == name
-                for one in walk([node.value])
-            )
-            made_here = any(
-                isinstance(one, ast.Assign) and name in map(dotted_target, one.targets) for one in walk(loop.body)
-            )
+            read = of_type(walk([node.value]), ast.Attribute)
+            used = any(one.attr == "grad" and dotted_target(one.value) == name for one in read)
+            made_here = any(name in map(dotted_target, one.targets) for one in of_type(walk(loop.body), ast.Assign))
             if name and used and not made_here and not any(_leaves_loop(one) for one in walk(loop.body)):
                 yield Hit(node, {"optimizer": name, "clear": f"{name}.grad = None"})
                 break
@@ -90,10 +82,6 @@ def _leaves_loop(node: ast.AST) -> bool:
     return isinstance(node, (ast.Break, ast.Return)) or (
         isinstance(node, ast.Call) and last_name(node.func) in ("requires_grad_", "detach_", "grad")
     )
-
-
-def _is_data(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "data"
 
 
 def _func(event: Event) -> ast.AST:
@@ -183,15 +171,11 @@ def cleared_before_step(code: Code, source: Source) -> Iterator[Hit]:
         for step in steps:
             before = _events_before(direct, step)
             # Backwards from the step: its gradients are cleared before any `backward` call.
-            first = next(
-                (one for one in before if one.what == "backward" or _clears_gradients_of(one, step, direct)), None
-            )
-            if first is not None and first.what == "zero" and first.always:
-                again = any(one.what == "step" and one.on == step.on and one is not step for one in direct)
-                if not again:
-                    yield Hit(
-                        step.node, {"optimizer": step.on, "clear": _call_text(first), "line": _line(source, first)}
-                    )
+            deciding = (one for one in before if one.what == "backward" or _clears_gradients_of(one, step, direct))
+            first = next(deciding, None)
+            again = any(one.what == "step" and one.on == step.on and one is not step for one in direct)
+            if first is not None and first.what == "zero" and first.always and not again:
+                yield Hit(step.node, {"optimizer": step.on, "clear": _call_text(first), "line": _line(source, first)})
 
 
 def _events_before(found: list[Event], step: Event) -> list[Event]:
