@@ -7,8 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from site_settings import write_site_settings
+
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = ROOT / "templates" / "notebook" / "mkdocs.yml"
 
 EVIL = (
     '<script>window.pwned=1</script><img src=x onerror=window.pwned=2>"><svg onload=window.pwned=3> '
@@ -113,10 +114,7 @@ def _notebook(folder: Path):
 
     folder.mkdir(parents=True)
     (folder / "labbook.toml").write_text('title = "Team"\nlanguage = "en"\nauthor = "Wei"\ncommit = "off"\n')
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (folder / "mkdocs.yml").write_text(text)
+    write_site_settings(folder)
     home = folder.parent / "home"
     home.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LABBOOK_")}

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from order_of_tests import further
+from site_settings import write_site_settings
 
 from labbook.publish.site.site_build import build_site
 
 pytestmark = pytest.mark.process
 
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN, OTHER = "20261121-153012-k3f9", "20261120-100000-aaaa"
 
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     return notes
 
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from site_settings import SITE_TEMPLATES, write_site_settings
 
 from labbook.publish.pages import build_record, month_pages
 from labbook.publish.pages.build_record import content_key, files_below
@@ -20,15 +21,11 @@ from labbook.publish.site.site_build import build_site
 
 IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdefgh")]
 MANY = 80
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     for number, run_id in enumerate(IDS):
         symptoms = ["loss_printed_nan"] if number % 3 == 0 else []
         status = "failed" if symptoms else "finished"
@@ -146,7 +143,7 @@ def template_changed(book):
 
 def theme_changed(book):
     (book.folder / "templates" / "site").mkdir(parents=True)
-    main = SETTINGS.parents[1] / "site" / "main.html"
+    main = SITE_TEMPLATES / "main.html"
     (book.folder / "templates" / "site" / "main.html").write_text(main.read_text() + "<!-- ours -->")
 
 

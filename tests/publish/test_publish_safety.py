@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from order_of_tests import in_one_test
+from site_settings import SITE_TEMPLATES, write_site_settings
 
 from labbook.errors import NotebookError
 from labbook.publish.html.page_safety import add_policy, foreign_pictures, page_problems, script_hashes
 from labbook.publish.site.site_build import build_site
 
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN = "20261121-153012-k3f9"
 
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     notes.run(RUN, "text")
     return notes
 
@@ -134,7 +130,7 @@ def test_a_theme_that_acts_stops_the_build(book):
     """Not what people write in notes: that never stops it."""
     folder = book.folder / "templates" / "site"
     folder.mkdir(parents=True)
-    ours = (SETTINGS.parents[1] / "site" / "main.html").read_text()
+    ours = (SITE_TEMPLATES / "main.html").read_text()
     (folder / "main.html").write_text(
         ours + '{% block analytics %}<script src="https://a.example/x.js"></script>{% endblock %}'
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from site_settings import write_site_settings
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.model.entry import Entry
@@ -27,7 +28,6 @@ from labbook.report.run_row import run_row
 from labbook.store.text.entry_text import block
 from labbook.store.text.templates import Templates, words
 
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN, CURED, OLD = "20261121-153012-k3f9", "20261121-160000-b2b2", "20260930-100000-aaaa"
 
 needs_pagefind = pytest.mark.skipif(bool(search_problem()), reason=search_problem())
@@ -278,10 +278,7 @@ def test_shards_of_months_that_did_not_change_are_not_made_again(notes, tmp_path
 @pytest.mark.process
 @needs_pagefind
 def test_the_search_stands_in_a_built_site_and_what_is_left_out_of_the_site_stays_out(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"zh"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text + "exclude_docs: |\n  /runs/2026/09/**/*.md\n")
+    write_site_settings(notes.folder, "zh", more="exclude_docs: |\n  /runs/2026/09/**/*.md\n")
     (notes.folder / "labbook.toml").write_text('title = "Team"\nlanguage = "zh"\n')
     notes.run(RUN, "text")
     notes.run(OLD, "old")

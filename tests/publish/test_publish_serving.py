@@ -7,9 +7,9 @@ import json
 import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from site_settings import write_site_settings
 
 from labbook.publish.plugin import LabbookPlugin
 from labbook.publish.site.serving import Builds, SiteServer, find_site_file, is_own_name
@@ -151,10 +151,7 @@ def test_what_waits_hears_of_the_next_build(served):
 @pytest.mark.process
 def test_pages_are_told_of_before_the_search_is_ready(notes, monkeypatch):
     """An open page follows in the time that pages take."""
-    settings = (Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml").read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        settings = settings.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(settings)
+    write_site_settings(notes.folder)
     run = "20261121-153012-k3f9"
     notes.run(run, "alone")
     said = []

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from site_settings import write_site_settings
 
 from labbook.errors import NotebookError, UsageError
 from labbook.publish.site.serving import HOST
@@ -25,15 +26,11 @@ EVIL = (
     "<https://evil.example> ![i](https://evil.example/i.png) {{ config }} {% raise %} "
     '--8<-- "secret.txt" </code></pre> -->'
 )
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     return notes
 
 

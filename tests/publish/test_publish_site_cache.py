@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from site_settings import write_site_settings
 
 from labbook.errors import UsageError
 from labbook.index import build as index_build
@@ -16,15 +17,11 @@ from labbook.publish.site import site_files
 from labbook.publish.site.site_build import build_site
 
 IDS = [f"20261121-1000{number:02d}-aaa{letter}" for number, letter in enumerate("abcdef")]
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     (notes.folder / "templates").mkdir()
     (notes.folder / "templates" / "own.txt").write_text("own")
     for number, run_id in enumerate(IDS):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from order_of_tests import further
+from site_settings import write_site_settings
 
 from labbook.errors import NotebookError
 from labbook.publish.pages.build_record import files_below
@@ -18,17 +19,13 @@ from labbook.publish.site.site_folder import LIST
 
 pytestmark = pytest.mark.process
 
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN = "20261121-100000-aaaa"
 ENGINES = ["mkdocs", pytest.param("zensical", marks=pytest.mark.long)]
 
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     notes.run(RUN, "text")
     return notes
 

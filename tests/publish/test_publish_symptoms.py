@@ -10,6 +10,7 @@ from pathlib import Path
 
 import markdown
 import pytest
+from site_settings import write_site_settings
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.publish.html.theme import EXTENSIONS
@@ -24,7 +25,6 @@ from labbook.store.text.escape import fence, table_cell
 from labbook.store.text.templates import Templates, words
 
 NOW = datetime(2026, 11, 21, 12).timestamp()
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 HOSTILE = (Path(__file__).parents[1] / "data" / "hostile_text.txt").read_text(encoding="utf-8", errors="replace")
 EVIL = "<script>alert(1)</script> | [x](javascript:y) {{ 7*7 }} `a` **b** -->"
 FAILED, CURED, AGAIN = "20261118-120000-aaaa", "20261119-120000-bbbb", "20261120-120000-cccc"
@@ -338,10 +338,7 @@ def test_a_hostile_difference_is_inert():
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     return notes
 
 

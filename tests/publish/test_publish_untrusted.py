@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from order_of_tests import further
+from site_settings import write_site_settings
 
 from labbook.errors import NotebookError
 from labbook.publish.site.mkdocs_settings import read_settings
 from labbook.publish.site.site_build import build_site
 
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 RUN = "20261121-100000-aaaa"
 SECRET = "what-only-this-machine-knows"
 ENGINES = ["mkdocs", pytest.param("zensical", marks=pytest.mark.long)]
@@ -21,10 +21,7 @@ PLAIN = "plugins:\n  - labbook\n"
 
 @pytest.fixture
 def book(notes, tmp_path):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     notes.run(RUN, "text")
     (tmp_path / "secret.md").write_text(f"---\nid: secret\ntitle: {SECRET}\n---\n\n# {SECRET}\n")
     (tmp_path / "private").mkdir()

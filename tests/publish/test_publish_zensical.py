@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from site_settings import write_site_settings
 
 from labbook.errors import NotebookError
 from labbook.publish.html.page_safety import page_problems, script_hashes
@@ -16,16 +17,12 @@ from labbook.publish.site.site_build import build_site
 pytestmark = pytest.mark.skipif(find_spec("zensical") is None, reason="Zensical is not installed")
 
 RUN, OTHER = "20261121-153012-k3f9", "20261120-100000-aaaa"
-SETTINGS = Path(__file__).parents[2] / "templates" / "notebook" / "mkdocs.yml"
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> {{ config }} {% raise %} [x](javascript:alert(4))"
 
 
 @pytest.fixture
 def book(notes):
-    text = SETTINGS.read_text()
-    for word, value in (("{{ site_name }}", '"Team"'), ("{{ site_url }}", '""'), ("{{ language }}", '"en"')):
-        text = text.replace(word, value)
-    (notes.folder / "mkdocs.yml").write_text(text)
+    write_site_settings(notes.folder)
     from labbook.store.text import escape
 
     notes.run(
