@@ -151,10 +151,10 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether all of at least 500 labels are one class, or one number that the outputs of a regression approach.
 
     Source: a logical invariant (tier 1); TheDeepChecker target_constant. Labels of contrastive losses are constant by
-    design, so those of the data have to be, too. Targets of all binary losses together, as of masks, are judged from
+    design, so those of the data have to be, too. Targets of all binary losses and all masks together are judged from
     5 calls on, unless networks play against each other.
     """
-    binary = [one for one in training_losses(signals) if one.get("fn") in BINARY]
+    binary = [one for one in training_losses(signals) if one.get("fn") in BINARY or _has_masks(one)]
     ends = {one.get("target", {}).get(end) for one in binary for end in ("min", "max")}
     labels = sum(one.get("items", 0) * one.get("observed", 0) for one in binary)
     seen = sum(one.get("observed", 0) for one in binary)
@@ -176,6 +176,11 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
             called_in_sentence(loss.get("line", "")),
         )
     return None
+
+
+def _has_masks(loss: LossCall) -> bool:
+    """Whether the targets of a classifier's loss are images of classes."""
+    return loss.get("fn") in CLASSIFIERS and len(loss.get("target", {}).get("shape", ())) > 2
 
 
 def _learns_constant(run: Run, signals: Signals) -> Outcome | None:

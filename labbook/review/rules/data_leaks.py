@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import assigns, dotted_target, last_name, of_type, receiver, walk
+from labbook.review.names import Function, assigns, dotted_target, last_name, of_type, parameters, receiver, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
@@ -18,6 +18,7 @@ _STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normaliz
 """Beginnings of the names of classes that learn no statistics of the rows."""
 
 _HELD_OUT = re.compile(r"(?<!la)test|valid(?:ation)?|val|dev|eval|te(?=$|_)")
+_PART = re.compile(r"(?:^|_)(?:val|valid|validation|test|dev)(?:$|_)")
 _NODES = re.compile(
     r"^(?:idx_)?(train|val|test)(?:(?<=idx_train)|(?<=idx_val)|(?<=idx_test)|_mask|_idx|_index|_nodes)$"
 )
@@ -242,10 +243,18 @@ def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
             holder, _, attribute = optimizer.partition(".")
             names = (holder, f"self.{attribute}") if attribute else (holder,)
             # `update(opt)` with an optimizer of the loop; `learner.fit()` with one of the object.
-            made = any(assigns(one, name) for one in called for name in names)
+            made = any(assigns(one, name) for one in called for name in (*names, _model_of(code, source, holder, loop)))
             if holder and not made and not _is_reset(called):
                 yield Hit(loop, {"optimizer": optimizer, "folds": ast.unparse(loop.iter)})
                 break
+
+
+def _model_of(code: Code, source: Source, optimizer: str, loop: ast.For) -> str:
+    """The name of the model that an optimizer is made with, before a loop; "" if it is not known."""
+    made = code.value(source, optimizer, loop)
+    given = made.args[0] if isinstance(made, ast.Call) and made.args else None
+    is_method = isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute)
+    return dotted_target(given.func.value) if is_method else ""  # type: ignore[union-attr]
 
 
 def _is_split_of_folds(code: Code, source: Source, call: ast.Call) -> bool:
@@ -294,3 +303,58 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
         before, first = draws.setdefault(key, (name, node))
         if "train" in before.lower() and first is not node and _HELD_OUT.search(name) and "train" not in name.lower():
             yield Hit(node, {"name": name, "other": before, "rows": key[1].removesuffix(".sample")})
+
+
+@warning(
+    "label_noise_or_shuffled",
+    "torchvision.datasets.DatasetFolder: class_to_idx is made of the sorted names of all classes",
+    row="data",
+)
+def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
+    """Training and validation data number their classes or words themselves, in the order in which they find them."""
+    for node in (one for one in source.nodes if isinstance(one, ast.DictComp)):
+        function = source.function(node)
+        if function is None or not _numbers_by_appearance(code, source, node):
+            continue
+        owner = source.class_of(function)
+        shared = {
+            name for one in source.parents_of(node) if isinstance(one, ast.If) for name in _missing_names(one.test)
+        }
+        is_made = owner is not None and function.name == "__init__"
+        calls = code.calls.get(owner.name if is_made and owner is not None else function.name, ())
+        alone = [where.statement(call) for where, call in calls if not _is_given(function, call, shared, is_made)]
+        names = {last_name(one) for statement in alone if statement is not None for one in ast.walk(statement)}
+        if len(alone) > 1 and any(map(_PART.search, names)) and any("train" in one for one in names):
+            yield Hit(node, {"code": ast.unparse(node.generators[0].iter)})
+
+
+def _numbers_by_appearance(code: Code, source: Source, node: ast.DictComp) -> bool:
+    """Whether this is `{name: i for i, name in enumerate(names)}` with names of a parameter that are not sorted."""
+    places = node.generators[0]
+    call = places.iter
+    if (
+        not isinstance(call, ast.Call)
+        or last_name(call.func) != "enumerate"
+        or not isinstance(places.target, ast.Tuple)
+    ):
+        return False
+    if dotted_target(places.target.elts[0]) not in map(dotted_target, ast.walk(node.value)):
+        return False
+    nodes = [one for given in call.args for one in made_of(code, source, given)]
+    called = {last_name(one.func) for one in nodes if isinstance(one, ast.Call)}
+    function = source.function(node)
+    read = {one.id for one in nodes if isinstance(one, ast.Name)} & (set(parameters(function)) if function else set())
+    return bool(called & {"set", "fromkeys", "Counter"}) and "sorted" not in called and bool(read - {"self"})
+
+
+def _missing_names(test: ast.expr) -> set[str]:
+    """The names that a test finds to be `None`."""
+    is_test = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
+    return {dotted_target(test.left)} if is_test else set()  # type: ignore[attr-defined]
+
+
+def _is_given(function: Function, call: ast.Call, names: Set[str], is_method: bool) -> bool:
+    """Whether a call has an argument for one of some parameters."""
+    places = parameters(function)[1:] if is_method else parameters(function)
+    given = {*places[: len(call.args)], *(one.arg for one in call.keywords)}
+    return bool(names & given)

@@ -23,8 +23,8 @@ _ITERATORS = ("zip", "map", "filter", "iter", "enumerate")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
 
 _PARTS = r"(?:train|val|valid|test)"
-_LABELS = re.compile(rf"(?P<part>(?:{_PARTS}_)?)(?:y|ys|labels?|targets?)(?P<end>(?:_?{_PARTS})?)", re.IGNORECASE)
-_INPUTS = re.compile(
+LABELS = re.compile(rf"(?P<part>(?:{_PARTS}_)?)(?:y|ys|labels?|targets?)(?P<end>(?:_?{_PARTS})?)", re.IGNORECASE)
+INPUTS = re.compile(
     rf"(?P<part>(?:{_PARTS}_)?)(?:x|xs|data|images?|imgs?|features?|inputs?|samples?|texts?|sentences?)"
     rf"(?P<end>(?:_?{_PARTS})?)",
     re.IGNORECASE,
@@ -151,11 +151,11 @@ def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
     """Inputs and labels are brought into two random orders that have nothing to do with each other."""
     found = [(*one, node) for node in source.nodes for one in _shufflings(code, source, node)]
     for label, of_label, node in found:
-        match = _LABELS.fullmatch(label)
+        match = LABELS.fullmatch(label)
         if match is None:
             continue
         for name, of_input, other in found:
-            its = _INPUTS.fullmatch(name)
+            its = INPUTS.fullmatch(name)
             near = source.function(node) is source.function(other) and not _seeds_between(source, node, other)
             if its is None or not near or of_label is of_input:
                 continue
@@ -164,14 +164,14 @@ def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"labels": label, "inputs": name})
                 break
     for name, _, node in found:
-        labels = _labels_left(source, name, node) if _INPUTS.fullmatch(name) and _is_used_once(source, node) else ""
+        labels = _labels_left(source, name, node) if INPUTS.fullmatch(name) and _is_used_once(source, node) else ""
         if labels and labels not in {one for one, _, _ in found}:
             yield Hit(node, {"labels": labels, "inputs": name})
 
 
 def _labels_left(source: Source, inputs: str, shuffled: ast.AST) -> str:
     """Name of the labels that one call gave together with inputs, in the function that shuffles the inputs."""
-    its = _INPUTS.fullmatch(inputs)
+    its = INPUTS.fullmatch(inputs)
     for node in of_type(source.nodes, ast.Assign):
         if source.function(node) is not source.function(shuffled):
             continue
@@ -180,7 +180,7 @@ def _labels_left(source: Source, inputs: str, shuffled: ast.AST) -> str:
         if its is None or inputs not in names or not isinstance(node.value, ast.Call):
             continue
         for name in names:
-            match = _LABELS.fullmatch(name)
+            match = LABELS.fullmatch(name)
             if match is not None and (its["part"], its["end"]) == (match["part"], match["end"]):
                 return name
     return ""

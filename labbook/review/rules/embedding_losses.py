@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
+from labbook.review.expressions import signed_terms
 from labbook.review.names import dotted_target, last_name, of_type, parameters, receiver
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -123,3 +124,35 @@ def _factor(product: ast.expr) -> str:
         product = product.left
     name = dotted_target(product)
     return name if re.fullmatch(r"(?:is_?)?(?:same|similar|sim|match|matching|positive|pos)", name) else ""
+
+
+@warning(
+    "loss_formula_wrong",
+    "Hadsell et al. 2006, equation 4: max(0, margin - distance) for pairs of different samples",
+    row="loop-bug",
+)
+def margin_reversed(code: Code, source: Source) -> Iterator[Hit]:
+    """Both parts of a contrastive loss grow with the distance: `max(0, distance - margin)` pulls pairs together."""
+    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)):
+        parts = [code.made(source, term) or term for _, term in signed_terms(node)]
+        hinges = [[one for one in ast.walk(part) if isinstance(one, ast.Call) and _margin_sign(one)] for part in parts]
+        found = [one for part in hinges for one in part]
+        if len(parts) != 2 or len(found) != 1 or _margin_sign(found[0]) > 0:
+            continue
+        distances = {name for name, _ in _hinge_terms(found[0]) if "margin" not in name.lower()}
+        other = parts[0] if hinges[1] else parts[1]
+        if distances & {last_name(one) for one in ast.walk(other)}:
+            yield Hit(found[0], {"code": ast.unparse(found[0])})
+
+
+def _hinge_terms(call: ast.Call) -> list[tuple[str, int]]:
+    """The names in what a hinge is of, each with its sign: `relu(distance - margin)`."""
+    parts = [one for one in _parts(call) if isinstance(one, ast.BinOp)] if last_name(call.func) in _HINGES else []
+    return list(_terms(parts[0], 1)) if len(parts) == 1 else []
+
+
+def _margin_sign(call: ast.Call) -> int:
+    """The sign of the margin in a hinge of one distance and a margin; 0 for anything else."""
+    terms = _hinge_terms(call)
+    margins = [sign for name, sign in terms if "margin" in name.lower()]
+    return margins[0] if len(terms) == 2 and len(margins) == 1 and terms[0][1] != terms[1][1] else 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
+from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import Function, argument, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
@@ -33,6 +34,26 @@ _WITH_PARAMETERS = re.compile(
 _LAYER_LISTS = ("nn.ModuleList", "nn.LayerList")
 _SHARED = re.compile(r"(?:^|_|\.)(?:shared?|tied|common|recurrent)(?:$|_)", re.IGNORECASE)
 _DROPOUT = re.compile(r"(?:torch|paddle)\.nn\.(?:Alpha)?Dropout\w*")
+_ACTIVATION = re.compile(
+    r"(?:torch|paddle)\.nn\.(?:\w*ReLU6?|\w*ELU|Tanh|\w*[Ss]igmoid|Softmax|LogSoftmax|SiLU|Mish|\w+Pool\dd|Flatten)"
+)
+_FUNCTIONS = ("torch.nn.functional.", "paddle.nn.functional.")
+_NEW_TENSORS = frozenset(
+    {
+        "unsqueeze",
+        "squeeze",
+        "permute",
+        "transpose",
+        "view",
+        "reshape",
+        "flatten",
+        "clamp",
+        "softmax",
+        "relu",
+        "sigmoid",
+    }
+)
+"""Methods that leave a tensor as it is and return another one."""
 
 
 def _forwards(code: Code, source: Source) -> Iterator[tuple[ast.ClassDef, Function]]:
@@ -172,6 +193,33 @@ def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
             kind = code.kind(source, made.func) if isinstance(made, ast.Call) else None
             if kind is not None and (kind.definition is not None or _WITH_PARAMETERS.fullmatch(kind.name)):
                 yield Hit(node, {"code": ast.unparse(node), "name": names[0]})
+
+
+@warning(
+    "value_never_used", "torch.nn.Module: a layer returns its output and leaves its input as it is", row="loop-bug"
+)
+def result_dropped(code: Code, source: Source) -> Iterator[Hit]:
+    """A forward calls a layer, or a function of tensors, and does not use what it returns."""
+    for _, forward in _forwards(code, source):
+        for node in walk(forward.body):
+            call = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(call, ast.Call) and _only_returns(code, source, call) and not is_under_no_grad(source, call):
+                yield Hit(node, {"code": ast.unparse(call)})
+
+
+def _only_returns(code: Code, source: Source, call: ast.Call) -> bool:
+    """Whether a call of a layer, a function or a method of tensors changes none of its arguments."""
+    kind, name = code.kind(source, call.func), last_name(call.func)
+    made = [call, kind.call] if kind is not None and kind.definition is None else [call]
+    if any(
+        getattr(one, "value", None) is True for its in made for one in [*its.args, *(k.value for k in its.keywords)]
+    ):
+        return False
+    if kind is not None:
+        return any(one.fullmatch(kind.name) for one in (_WITH_PARAMETERS, _DROPOUT, _ACTIVATION))
+    if source.dotted(call.func):
+        return source.dotted(call.func).startswith(_FUNCTIONS) and not name.endswith("_")
+    return name in _NEW_TENSORS and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
 
 
 @error("unregistered_parameters", "torch.nn.Module: parameters are those of its attributes", row="activation")

@@ -6,13 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.expressions import made_of
-from labbook.review.names import argument, dotted_target, last_name, of_type, walk
+from labbook.review.expressions import made_of, without_form
+from labbook.review.names import argument, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.rules.data_pipeline import find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
 _TO_TENSOR = ("torchvision.transforms.ToTensor", "paddle.vision.transforms.ToTensor")
+_DRAWS = {"normal", "randn", "randint", "integers", "uniform", "standard_normal", "gauss", "randn_like", "random"}
+_LIMITS = {"clip", "clamp", "minimum", "maximum", "min", "max", "add", "where", "rint"}
 _LARGEST_MEAN = 2.0
 """Means and deviations of pixels from 0 to 1 are smaller. Source: chosen by us."""
 
@@ -153,3 +155,26 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
         texts = [text, *(ast.unparse(one) for _, one in code.origins(source, array))]
         if any(word in one for one in texts for word in ("imread(", "Image.open(", "read_image(")):
             yield Hit(node)
+
+
+@warning("uint8_overflow", "NumPy user guide, Data types: integers wrap around on overflow", row="data")
+def bytes_wrap_around(code: Code, source: Source) -> Iterator[Hit]:
+    """An augmentation adds random numbers to an image and makes bytes of the sum without a limit."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Call)):
+        given, function = _made_bytes(source, node), source.function(node)
+        if not isinstance(given, ast.BinOp) or not isinstance(given.op, (ast.Add, ast.Sub)) or function is None:
+            continue
+        called = {last_name(one.func) for one in made_of(code, source, given) if isinstance(one, ast.Call)}
+        sides = {dotted_target(without_form(one)) for one in (given.left, given.right)}
+        is_sample = function.name in ("__getitem__", "__call__") or bool(sides & (set(parameters(function)) - {"self"}))
+        if is_sample and called & _DRAWS and not called & _LIMITS:
+            yield Hit(node, {"code": ast.unparse(node)})
+
+
+def _made_bytes(source: Source, call: ast.Call) -> ast.expr | None:
+    """What is converted to bytes: of `x.astype(np.uint8)`, `np.uint8(x)`, `x.to(torch.uint8)`, `x.byte()`."""
+    if source.dotted(call.func) == "numpy.uint8" and len(call.args) == 1:
+        return call.args[0]
+    is_method = isinstance(call.func, ast.Attribute) and last_name(call.func) in ("astype", "to", "type")
+    to_bytes = is_method and len(call.args) == 1 and "uint8" in ast.unparse(call.args[0])
+    return call.func.value if to_bytes else None  # type: ignore[attr-defined]

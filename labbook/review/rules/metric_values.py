@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.expressions import names_in, number
+from labbook.review.expressions import names_in, number, signed_terms, without_form
 from labbook.review.names import argument, assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.data_pipeline import find_loader
@@ -25,6 +25,17 @@ _ERRORS = frozenset({
     "mean_absolute_error", "mean_squared_error", "root_mean_squared_error", "mean_absolute_percentage_error",
     "r2_score",
 })  # fmt: skip
+_ORDERED = _METRICS - {"accuracy_score", "f1_score", "cohen_kappa_score", "mean_absolute_error", "mean_squared_error",
+                       "root_mean_squared_error"}  # fmt: skip
+"""Metrics that change if labels and predictions change places."""
+_PREDICTED = re.compile(r"(?:^|_)(?:preds?|predicted|predictions?|scores?|probs?|outputs?|y_hat)(?:$|_)")
+_GIVEN = re.compile(r"(?:^|_)(?:true|targets?|labels?|gt|truth)(?:$|_)|^y_(?:test|val|valid)$")
+_RATES = {
+    r"(?:^|_)prec(?:ision)?(?:$|_)": ("tp", "fp"),
+    r"(?:^|_)(?:recall|sensitivity|tpr)(?:$|_)": ("tp", "fn"),
+    r"(?:^|_)(?:specificity|tnr)(?:$|_)": ("tn", "fp"),
+}
+_COUNT = re.compile(r"(t|f|true|false)_?(p|n|pos|neg|positives?|negatives?)s?")
 _TRAINED = re.compile(r"(?:^|_)(?:train|tr|training)(?:$|_)", re.IGNORECASE)
 _HELD_OUT = re.compile(r"(?:^|_)(?:val|valid|validation|test|te|dev)(?:$|_)", re.IGNORECASE)
 _PARTS_BY_INDEX = ("Subset", "SubsetRandomSampler")
@@ -191,3 +202,91 @@ def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
         held_out = [(name, value) for name, value in pairs if _HELD_OUT.search(name) and not _TRAINED.search(name)]
         if trained and held_out:
             yield Hit(held_out[0][1], {"name": held_out[0][0], "other": trained[0], "code": text})
+
+
+@warning(
+    "metric_of_wrong_values",
+    "scikit-learn, Metrics and scoring: precision is tp / (tp + fp), recall is tp / (tp + fn)",
+    row="loop-bug",
+)
+def rate_of_other_counts(code: Code, source: Source) -> Iterator[Hit]:
+    """A precision, a recall or a specificity is divided by other counts than its formula has."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and len(one.targets) == 1):
+        rate = next((its for name, its in _RATES.items() if re.search(name, last_name(node.targets[0]).lower())), None)
+        for ratio in (
+            one for one in ast.walk(node.value) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)
+        ):
+            above = _count(without_form(ratio.left))
+            terms = [term for _, term in signed_terms(ratio.right) if number(term) is None]
+            counts = [one for one in map(_count, map(without_form, terms)) if one]
+            if rate and len(terms) == len(counts) == 2 and above in rate and above in counts and {*counts} != {*rate}:
+                other = next(one for one in rate if one != above)
+                right = f"{above} / ({above} + {other})"
+                yield Hit(node, {"metric": last_name(node.targets[0]), "code": ast.unparse(ratio), "right": right})
+
+
+def _count(node: ast.expr) -> str:
+    """The cell of a confusion matrix that a name is of: "tp" of `true_positives`, `self.tp[c]`; or ""."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    match = _COUNT.fullmatch(last_name(node).lower())
+    return match[1][0] + match[2][0] if match is not None else ""
+
+
+@warning(
+    "metric_of_wrong_values",
+    "Everingham et al. 2010, Pascal VOC: intersection over union, area + area - intersection",
+    row="loop-bug",
+)
+def union_counts_twice(code: Code, source: Source) -> Iterator[Hit]:
+    """An intersection over union is divided by the sum of both areas, which contains the intersection twice."""
+    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)):
+        function, statement = source.function(node), source.statement(node)
+        names = [function.name if function is not None else ""]
+        names += [last_name(one) for one in statement.targets] if isinstance(statement, ast.Assign) else []
+        if not any(re.search(r"(?:^|_)m?(?:iou|jaccard)(?:$|_)", name.lower()) for name in names):
+            continue
+        above, below = _summands(code, source, node.left), _summands(code, source, node.right)
+        is_overlap = len(above) == 1 and "inter" in ast.unparse(node.left).lower()
+        areas = [one for sign, one in below if sign > 0 and re.search(r"sum\(|area", ast.unparse(one))]
+        if is_overlap and len(areas) == len(below) == 2:
+            yield Hit(node, {"code": ast.unparse(node), "areas": " + ".join(map(ast.unparse, areas))})
+
+
+def _summands(code: Code, source: Source, node: ast.expr) -> list[tuple[int, ast.expr]]:
+    """The summands of a value with their signs, through names, without what only keeps it away from 0."""
+    found = []
+    for sign, term in _signed_summands(node, 1):
+        made = code.made(source, term) if dotted_target(term) else None
+        if isinstance(made, ast.BinOp) and made is not node:
+            found += [(sign * inner, one) for inner, one in _signed_summands(made, 1)]
+        elif number(term) is None and not re.search(r"eps|smooth", last_name(term).lower()):
+            found.append((sign, term))
+    return found
+
+
+def _signed_summands(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        yield from _signed_summands(node.left, sign)
+        yield from _signed_summands(node.right, -sign if isinstance(node.op, ast.Sub) else sign)
+    else:
+        yield sign, node
+
+
+@warning("metric_of_wrong_values", "sklearn.metrics: labels first, predictions second", row="loop-bug")
+def labels_given_second(code: Code, source: Source) -> Iterator[Hit]:
+    """A metric that is not symmetric gets the predictions as its labels."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or not source.dotted(node.func).startswith("sklearn.metrics."):
+            continue
+        names = [last_name(_without_calls(one)).lower() for one in node.args[:2]]
+        predicted = [bool(_PREDICTED.search(name)) for name in names]
+        if last_name(node.func) in _ORDERED and predicted == [True, False] and _GIVEN.search(names[1]):
+            yield Hit(node, {"metric": last_name(node.func), "predictions": names[0], "labels": names[1]})
+
+
+def _without_calls(node: ast.expr) -> ast.expr:
+    """Return the tensor of `tensor.detach().cpu().numpy()`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+        node = node.func.value
+    return node

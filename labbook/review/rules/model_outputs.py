@@ -1,4 +1,4 @@
-"""Rules about what a model returns: the axis of its classes, and the labels that its outputs are compared with."""
+"""Rules about what a model is given and returns: its arguments, the axis of its classes, the labels of its outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from collections.abc import Iterator
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import without_form
-from labbook.review.names import argument, assigns, dotted_target, last_name, of_type, returned_values
+from labbook.review.names import (
+    LOOPS,
+    SCOPES,
+    argument,
+    assigns,
+    dotted_target,
+    last_name,
+    of_type,
+    parameters,
+    returned_values,
+)
 from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -185,3 +195,40 @@ def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
         kind = code.kind(source, made.func) if isinstance(made, ast.Call) else None
         if kind is not None and (kind.definition is not None or kind.name.startswith(LAYERS)):
             yield Hit(call, {"code": ast.unparse(call)})
+
+
+@warning(
+    "arguments_swapped",
+    "Rice et al. 2017, Detecting argument selection defects: names of arguments and of parameters",
+    row="loop-bug",
+)
+def arguments_exchanged(code: Code, source: Source) -> Iterator[Hit]:
+    """A call of a model or function of the program gets two values at each other's place, by the names of both."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Call) and len(one.args) > 1):
+        names = _parameters_of(code, source, node.func)
+        given = [last_name(without_form(one)) for one in node.args]
+        pairs = zip(names, given, strict=False)
+        places = [at for at, (name, its) in enumerate(pairs) if len(name) > 1 and its in names and its != name]
+        if len(places) != 2 or [names[at] for at in places] != [given[at] for at in reversed(places)]:
+            continue
+        scope = next((one for one in source.parents_of(node) if isinstance(one, (*LOOPS, *SCOPES))), source.tree)
+        callee, right = ast.unparse(node.func), [names[at] for at in places]
+        others = (one for one in ast.walk(scope) if isinstance(one, ast.Call) and ast.unparse(one.func) == callee)
+        in_order = (
+            [last_name(without_form(one.args[at])) for at in places] for one in others if len(one.args) > places[1]
+        )
+        if right not in in_order:
+            yield Hit(node, {"call": ast.unparse(node), "first": right[0], "second": right[1]})
+
+
+def _parameters_of(code: Code, source: Source, func: ast.expr) -> list[str]:
+    """The parameters of the function, of the `__init__` or of the `forward` that a call runs, without `self`."""
+    cls, kind = code.class_named(source, func), code.kind(source, func)
+    if cls is not None:
+        followed = code.method(*cls, "__init__")
+    elif kind is not None and kind.definition is not None:
+        followed = code.method(*kind.definition, "forward")
+    else:
+        followed = code.function_named(source, func)
+    names = parameters(followed[1]) if followed is not None else []
+    return names[1:] if names[:1] == ["self"] else names

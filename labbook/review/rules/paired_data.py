@@ -1,4 +1,4 @@
-"""Rules about what belongs together: an image and its mask or boxes, a loss and its mask, a target and its end."""
+"""Rules about what belongs together: an image and its mask or boxes, a loss and its mask, inputs and their labels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.expressions import without_form
-from labbook.review.names import SCOPES, dotted_target, last_name, of_type, walk
+from labbook.review.expressions import number, without_form
+from labbook.review.names import SCOPES, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.rules.data_pipeline import INPUTS, LABELS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -271,3 +272,105 @@ def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.A
             if is_reward and isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult) and "1 -" not in text:
                 return node
     return None
+
+
+@warning(
+    "label_noise_or_shuffled",
+    "torch.nn.utils.rnn.pack_padded_sequence: sequences sorted by length, with everything that belongs to them",
+    row="data",
+)
+def sorted_alone(code: Code, source: Source) -> Iterator[Hit]:
+    """The samples of a batch are sorted, by their length for instance, and their labels stay in the old order."""
+    for function in (node for node in source.nodes if isinstance(node, ast.FunctionDef)):
+        nodes = list(walk(function.body))
+        returned = {dotted_target(one) for end in nodes if isinstance(end, ast.Return) for one in ast.walk(end)}
+        orders = {name for node in nodes for name in _sorting_orders(node)}
+        uses = [
+            one for one in nodes if isinstance(one, ast.Name) and one.id in orders and isinstance(one.ctx, ast.Load)
+        ]
+        ordered = [rows for rows in (_rows_in_order(source, one) for one in uses) if rows]
+        if not orders or len(ordered) < len(uses):
+            continue  # The order is returned, or turned back.
+        for names in map(_unzipped, nodes):
+            moved = [name for name in names if _forms_of(nodes, name) & set(ordered)]
+            left = [name for name in names if name not in moved and _forms_of(nodes, name) & returned]
+            if moved and left:
+                yield Hit(uses[0], {"sorted": moved[0], "other": left[0]})
+
+
+def _sorting_orders(node: ast.AST) -> list[str]:
+    """The names that are given indices in sorted order: `_, order = lengths.sort()`, `order = np.argsort(lengths)`."""
+    call = node.value if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if call is not None and last_name(call.func) == "sort" and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        return [dotted_target(target.elts[1])]
+    by_index = (
+        call is not None and last_name(call.func) == "sorted" and "range" in map(last_name, ast.walk(call.args[0]))
+    )
+    is_order = call is not None and (by_index or last_name(call.func) == "argsort")
+    return [dotted_target(target)] if is_order and target is not None else []
+
+
+def _rows_in_order(source: Source, use: ast.Name) -> str:
+    """The name of the rows that an order is applied to: `x[order]`, `[x[i] for i in order]`; "" for another use."""
+    outer = source.parents.get(use)
+    if isinstance(outer, ast.comprehension):
+        listed = source.parents.get(outer)
+        inner = listed.elt if isinstance(listed, ast.ListComp) else None
+        index = dotted_target(outer.target)
+        is_item = isinstance(inner, ast.Subscript) and dotted_target(inner.slice) == index
+        return dotted_target(inner.value) if is_item else ""  # type: ignore[union-attr]
+    if (
+        isinstance(outer, ast.Call)
+        and last_name(outer.func) == "index_select"
+        and isinstance(outer.func, ast.Attribute)
+    ):
+        return dotted_target(outer.func.value)
+    return dotted_target(outer.value) if isinstance(outer, ast.Subscript) and outer.slice is use else ""
+
+
+def _unzipped(node: ast.AST) -> list[str]:
+    """The names of `seqs, labels = zip(*batch)`."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    value = node.value if isinstance(node, ast.Assign) else None
+    is_unzipped = isinstance(value, ast.Call) and last_name(value.func) == "zip" and len(value.args) == 1
+    return [dotted_target(one) for one in target.elts] if is_unzipped and isinstance(target, ast.Tuple) else []
+
+
+def _forms_of(nodes: list[ast.AST], name: str) -> set[str]:
+    """A name, and the names of what is made of it: `labels` and `y` after `y = torch.tensor(labels)`."""
+    found = {name}
+    for node in (one for one in nodes if isinstance(one, ast.Assign)):
+        if found & {dotted_target(one) for one in ast.walk(node.value)}:
+            found |= {dotted_target(one) for target in node.targets for one in ast.walk(target)} - {"", "_"}
+    return found
+
+
+@warning(
+    "label_noise_or_shuffled",
+    "Python reference, slicings: a slice without a lower bound begins with the first item",
+    row="data",
+)
+def held_out_rows_differ(code: Code, source: Source) -> Iterator[Hit]:
+    """The held-out inputs are the last rows, and what is called their labels are the first ones."""
+    cuts = [
+        (name, dotted_target(its.value), first, its)
+        for name, its, _ in named_values(source)
+        if isinstance(its, ast.Subscript) and (first := _begins_at_start(its)) is not None
+    ]
+    firsts = {(name, rows) for name, rows, first, _ in cuts if first}
+    for name, rows, first, _ in cuts:
+        its = INPUTS.fullmatch(name)
+        for label, labels, _, cut in cuts if its is not None and rows and not first else ():
+            match = LABELS.fullmatch(label)
+            is_pair = match is not None and (its["part"], its["end"]) == (match["part"], match["end"])  # type: ignore[index]
+            others = {one for one, cut_rows in firsts if cut_rows == rows}
+            if is_pair and rows != labels and others and (label, labels) in firsts:
+                yield Hit(cut, {"labels": label, "inputs": name, "code": ast.unparse(cut)})
+
+
+def _begins_at_start(node: ast.Subscript) -> bool | None:
+    """Whether a slice begins with the first row; `None` if this is no slice of rows."""
+    if not isinstance(node.slice, ast.Slice) or node.slice.step is not None:
+        return None
+    return node.slice.lower is None or number(node.slice.lower) == 0

@@ -282,6 +282,33 @@ def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(loop, {"rewards": rewards, "returns": kept[0]})
 
 
+@warning(
+    "policy_gradient_mismatched",
+    "PyTorch examples, REINFORCE: `returns.appendleft(R)` while the rewards are read from the end",
+    row="loop-bug",
+)
+def returns_left_reversed(code: Code, source: Source) -> Iterator[Hit]:
+    """Returns are added up from the last reward on and appended: the first return belongs to the last action."""
+    turns = [node for node in source.nodes if _turned_names(node)]
+    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+        if not _turned_names(loop.iter) or any(one is not loop.iter for one in turns):
+            continue
+        for node in (one for one in loop.body if isinstance(one, ast.Assign)):
+            total = dotted_target(node.targets[0])
+            kept = [
+                dotted_target(one.func.value)  # type: ignore[attr-defined]
+                for one in walk(loop.body)
+                if isinstance(one, ast.Call) and last_name(one.func) == "append" and _names(one) & {total}
+            ]
+            if (
+                total
+                and total in {dotted_target(one) for one in ast.walk(node.value)}
+                and kept
+                and code.calls["log_prob"]
+            ):
+                yield Hit(loop, {"returns": kept[0]})
+
+
 def _is_discounted(node: ast.expr, reward: str, total: str) -> bool:
     """Whether this is `reward + gamma * total`."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
@@ -297,19 +324,16 @@ def _is_discounted(node: ast.expr, reward: str, total: str) -> bool:
 
 
 def _is_turned(scope: ast.AST, name: str) -> bool:
-    """Whether a list is put into the opposite order: `reversed(x)`, `x[::-1]`, `x.reverse()`, `x.flip(0)`."""
-    for node in ast.walk(scope):
-        if isinstance(node, ast.Call) and last_name(node.func) in ("reversed", "reverse", "flip", "flipud"):
-            if name in _names(node) | {dotted_target(one) for one in ast.walk(node)}:
-                return True
-        elif (
-            isinstance(node, ast.Subscript)
-            and isinstance(node.slice, ast.Slice)
-            and dotted_target(node.value) == name
-            and node.slice.step is not None
-        ):
-            return True
-    return False
+    """Whether a list is put into the opposite order."""
+    return any(name in _turned_names(node) for node in ast.walk(scope))
+
+
+def _turned_names(node: ast.AST) -> set[str]:
+    """Names in what is put into the opposite order: `reversed(x)`, `x[::-1]`, `x.reverse()`, `x.flip(0)`; else none."""
+    if isinstance(node, ast.Call) and last_name(node.func) in ("reversed", "reverse", "flip", "flipud"):
+        return (_names(node) | {dotted_target(one) for one in ast.walk(node)}) - {""}
+    is_cut = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.step is not None
+    return {dotted_target(node.value), last_name(node.value)} if is_cut else set()  # type: ignore[attr-defined]
 
 
 @warning("softmax_before_cross_entropy", "torch.distributions.Categorical: logits are unnormalised", row="loop-bug")

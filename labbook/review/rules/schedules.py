@@ -1,4 +1,4 @@
-"""Rules about schedules and the best epoch: the direction of the metric that they follow, the length of a cycle."""
+"""Rules about schedules and the best epoch: the metric that they follow, the length of a cycle, what is never used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.code_index import Code
 from labbook.review.expressions import number
+from labbook.review.gradient_flow import is_optimizer
 from labbook.review.names import (
+    LOOPS,
     argument,
     assigned_value,
     assigns,
@@ -177,3 +179,53 @@ def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
             direction = metric_kind(value.removeprefix("self.")).direction if value else ""
             if "best" in best and kept and direction == ("max" if lower else "min"):
                 yield Hit(test, {"metric": value, "test": ast.unparse(test), "right": ">" if lower else "<"})
+
+
+@warning("lr_schedule_wrong", "torch.optim.Optimizer: the rate of a step is that of `param_groups`", row="loop-bug")
+def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
+    """The variable of the learning rate changes in a loop, and the optimizer keeps the rate that it was made with."""
+    text = "\n".join(source.lines)
+    if "param_groups" in text or "set_lr" in text:
+        return
+    made = [node for node in source.nodes if isinstance(node, ast.keyword) and node.arg in ("lr", "learning_rate")]
+    for keyword in (one for one in made if isinstance(one.value, ast.Name)):
+        name, call = keyword.value.id, source.parents[keyword]  # type: ignore[attr-defined]
+        kind = code.kind(source, call) if isinstance(call, ast.Call) else None
+        scope = source.function(keyword) or source.tree
+        for node in walk(scope.body) if kind is not None and is_optimizer(kind.name) else ():
+            loops = [one for one in source.parents_of(node) if isinstance(one, LOOPS)]
+            if not assigns(node, name) or not loops or any(one is call for one in ast.walk(loops[-1])):
+                continue
+            is_lowered = isinstance(node, ast.AugAssign) or name in map(last_name, ast.walk(node.value))  # type: ignore[attr-defined]
+            if not is_lowered:
+                continue
+            uses = (one for one in walk(scope.body, True) if isinstance(one, ast.Name) and one.id == name)
+            if all(one.lineno <= keyword.lineno or _is_shown(source, one, name) for one in uses):
+                yield Hit(node, {"rate": name, "optimizer": kind.name.rpartition(".")[2]})  # type: ignore[union-attr]
+                break
+
+
+def _is_shown(source: Source, use: ast.Name, name: str) -> bool:
+    """Whether a name is only printed, compared, or used for its own next value."""
+    statement = source.statement(use)
+    printed = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    shown = printed and last_name(statement.value.func) in ("print", "info", "write", "append")  # type: ignore[union-attr]
+    return shown or (statement is not None and (assigns(statement, name) or isinstance(statement, ast.If)))
+
+
+@warning(
+    "best_by_wrong_direction",
+    "PyTorch tutorials, transfer learning: the best weights are loaded after the training",
+    row="loop-bug",
+)
+def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
+    """The weights of the best epoch are copied, and nothing reads the copy: the last epoch is tested."""
+    copies: dict[str, ast.Assign] = {}
+    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and dotted_target(one.targets[0])):
+        name = last_name(node.targets[0])
+        called = {last_name(one) for one in ast.walk(node.value)} & {"state_dict", "deepcopy"}
+        if name.startswith("best") and ("state_dict" in called or ("deepcopy" in called and "model" in name)):
+            copies.setdefault(name, node)
+    names = (one for one in source.nodes if isinstance(one, (ast.Name, ast.Attribute)) and last_name(one) in copies)
+    if all(isinstance(one.ctx, ast.Store) for one in names) and not copies.keys() & code.texts:
+        yield from (Hit(node, {"name": name}) for name, node in copies.items())
