@@ -28,6 +28,12 @@ CASES = [
         "no gradient in 100 of 100 steps",
     ),
     (
+        "step_with_no_gradient",  # Short steps: a part of them is looked at.
+        loop(steps=400, steps_without_gradient={"0": {"checked": 194, "none": 194, "zero": 0, "streak": 194}}),
+        loop(steps=400, steps_without_gradient={"0": {"checked": 194, "none": 9, "zero": 0, "streak": 9}}),
+        "no gradient in 194 of 194 steps",
+    ),
+    (
         "param_never_gets_grad",
         loop(never_grad=["a.weight"], never_grad_n=1, never_called=[]) | {"graphs": ({"cut": CUT},)},
         loop(),

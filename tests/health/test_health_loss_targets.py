@@ -69,6 +69,15 @@ def test_targets_beyond_the_last_activation(ask, activation, output, target, ver
     assert (found.verdict if found else None) == verdict
 
 
+@in_one_test(("share", "zeros", "verdict"), [(0.3, 0.7, "warn"), (0.25, 0.75, None), (0.3, 0.1, None)])
+def test_several_labels_for_a_cross_entropy(ask, share, zeros, verdict):
+    target = {"path": "target", "role": "label", "shape": [32, 4], "min": 0.0, "max": 1.0, "mean": share, "zero": zeros}
+    batch = {"phase": "train", "samples": 32, "leaves": [target]}
+    told = loss(fn="cross_entropy", soft=True, classes=4, target={"shape": [32, 4], "min": 0.0, "max": 1.0})
+    found = ask("loss_activation_mismatch", signals={**told, "batches": (batch,)})
+    assert (found.verdict if found else None) == verdict
+
+
 def test_kl_div_of_probabilities(ask):
     probable = loss(fn="kl_div", input={"shape": [32, 5], "min": 0.01, "max": 0.8})
     assert ask("missing_output_activation", signals=probable).verdict == "warn"

@@ -146,15 +146,20 @@ def has_master_weights(signals: Signals) -> bool:
 
     Copies that nothing gives a gradient to are a mistake, and the optimizer then steps without any.
     """
-    loop, empty = signals.loop, signals.loop.get("steps_without_gradient", {})
-    idle = max((times.get("none", 0) + times.get("zero", 0) for times in empty.values()), default=0)
-    outside = loop.get("outside_n", 0)
-    return idle <= 0.1 * loop.get("steps", 0) and any(
+    loop, outside = signals.loop, signals.loop.get("outside_n", 0)
+    return has_gradients(signals) and any(
         row.get("trains") == 0
         and row.get("tensors") == outside == loop.get("trainable_n") != 0
         and row.get("parameters") == loop.get("elements")
         for row in signals.optimizers
     )
+
+
+def has_gradients(signals: Signals) -> bool:
+    """Whether at most a tenth of the steps of each optimizer found no gradient."""
+    steps = signals.loop.get("steps", 0)
+    empty = signals.loop.get("steps_without_gradient", {}).values()
+    return all(one.get("none", 0) + one.get("zero", 0) <= 0.1 * one.get("checked", steps) for one in empty)
 
 
 def has_opposed_optimizers(run: Run, signals: Signals) -> bool:

@@ -98,7 +98,7 @@ def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
     satisfied = _was_zero(process_series(run, signals, "loss"))
     for opt, times in empty.items():
         none, zero = times.get("none", 0), 0 if satisfied else times.get("zero", 0)
-        seen = _steps_of(run, signals, opt) or steps
+        seen = times.get("checked") or _steps_of(run, signals, opt) or steps
         if none + zero >= _STREAK and none + zero >= 0.5 * seen:
             key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
             return Outcome("fail", message(key, bad=none + zero, steps=seen, optimizer=optimizer_suffix(opt, empty)))

@@ -142,5 +142,6 @@ def last_step_is_read(run: Run, signals: Signals) -> Outcome | None:
         read, both = set(module.facts.get("steps_read", [])), module.options.get("bidirectional", False)
         if steps > 1 and once and (read == {0} or (both and read == {steps - 1})):
             key = "health.recurrent_first_step.one_side" if both else "health.recurrent_first_step.read"
-            return Outcome("warn", message(key, layer=module.label, steps=steps))
+            advice = message("health.recurrent_first_step.join") if both else None
+            return Outcome("warn", message(key, layer=module.label, steps=steps), advice=advice)
     return None

@@ -13,6 +13,7 @@ from labbook.health.evidence.measurements import (
     process_series,
     unobserved,
 )
+from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_kind import REGRESSIONS, training_losses
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import ModuleInspection
@@ -188,7 +189,8 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2): a tenth of all scores exactly 0 and none negative, which no linear layer gives; a
     fifth of the range of the targets that the activation cannot reach; AUTOTRAINER's improper activation. Nor does a
     softmax fit targets of which several are 1. Scores that never leave [0, 1] may be probabilities, which other checks
-    judge. Of several outputs, one that never leaves [0, 1] has passed through a sigmoid that returns its shape.
+    judge. Of several outputs, one that never leaves [0, 1] has passed through a sigmoid that returns its shape. Cross
+    entropy takes rows of probabilities as targets: rows with several ones have a sum above 1.
     """
     whole = output_activation(signals)
     for loss in training_losses(signals):
@@ -203,11 +205,26 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
         if several and loss.get("observed", 0) >= _CALLS:
             observed = message("health.loss_activation_mismatch.softmax")
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+        if loss.get("soft") and loss.get("fn") == "cross_entropy" and _has_several_classes(signals, loss):
+            observed, advice = (
+                message(f"health.loss_activation_mismatch.{key}") for key in ("several", "several_advice")
+            )
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line), advice=advice)
         ends = whole or _sigmoid_before(signals, loss) or ("relu" if low == 0.0 and (zero or 0.0) > 0.1 else "")
         missed = _targets_out_of_reach(loss, ends)
         if missed is not None:
             return Outcome("warn", missed, called_in_sentence(line), place_of(line))
     return None
+
+
+def _has_several_classes(signals: Signals, loss: LossCall) -> bool:
+    """Whether the labels of the batches are rows of 0 and 1, as wide as there are classes, with more than one 1 each."""
+    classes = loss.get("classes", 0)
+    targets = [target for batch in signals.batches if (target := target_of(batch)) is not None]
+    rows = [one for one in targets if [*one.get("shape", ())[1:]] == [classes]]
+    shares = [(one.get("zero"), one.get("mean")) for one in rows]
+    ones = [mean for zero, mean in shares if zero is not None and mean is not None and abs(zero + mean - 1) < 1e-4]
+    return len(ones) == len(targets) > 0 and classes * sum(ones) / len(ones) > 1.05
 
 
 def _sigmoid_before(signals: Signals, loss: LossCall) -> str:

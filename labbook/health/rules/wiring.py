@@ -9,8 +9,19 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import modules_of, parameters_of
-from labbook.health.evidence.measurements import join_names, place_message, place_of, process_series, too_few_data
-from labbook.health.evidence.training_kind import has_master_weights, has_opposed_optimizers, is_pretrained
+from labbook.health.evidence.measurements import (
+    join_names,
+    place_message,
+    place_of,
+    process_series,
+    too_few_data,
+)
+from labbook.health.evidence.training_kind import (
+    has_gradients,
+    has_master_weights,
+    has_opposed_optimizers,
+    is_pretrained,
+)
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import Cut
 from labbook.model.message import Message, message
@@ -215,9 +226,7 @@ def _only_judges(signals: Signals) -> bool:
     """
     if not signals.loop.get("outside_models") or signals.loop.get("held_twice", 0):
         return False
-    empty = signals.loop.get("steps_without_gradient", {})
-    idle = max((times.get("none", 0) + times.get("zero", 0) for times in empty.values()), default=0)
-    return idle <= 0.1 * signals.loop.get("steps", 0)
+    return has_gradients(signals)
 
 
 def _is_backbone(signals: Signals, outside: Sequence[str], total: int) -> bool:

@@ -36,6 +36,7 @@ class Cleared(TypedDict, total=False):
 class WithoutGradient(TypedDict, total=False):
     """Steps of an optimizer after a backward that gave it no gradient."""
 
+    checked: Count
     none: Count
     zero: Count
     streak: Count

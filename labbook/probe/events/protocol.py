@@ -280,7 +280,8 @@ keyed by the number of the optimizer as text; those that would be empty are left
   zero before *every* backward since its last step (in accumulation the first one finds zeros; in a GAN the backward of
   the other network may find old gradients, its own does not). The first step is not judged.
 - `steps_without_backward`: no backward since its last step and none of its gradients was written since.
-- `steps_without_gradient`: a backward happened, yet all its gradients are None / None or 0.
+- `steps_without_gradient`: a backward happened, yet all its gradients are None / None or 0; `checked`: steps looked at,
+  fewer than all where steps are short.
 - `unchanged`: a gradient not 0, rate > 0, step not skipped, and every element of the sample (of all its tensors with
   gradient) bitwise as before.
 - `never_grad`: names of parameters that an optimizer holds, of models that ran, that require gradients and never had

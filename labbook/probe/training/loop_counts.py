@@ -289,6 +289,7 @@ class LoopCounts:
             "steps_without_backward": {k: one.without_backward for k, one in several.items() if one.without_backward},
             "steps_without_gradient": {
                 key: {
+                    "checked": one.empty.checked,
                     "none": one.empty.found,
                     "zero": one.zero.found,
                     "streak": max(one.empty.longest, one.zero.longest),

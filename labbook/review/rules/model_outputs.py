@@ -97,12 +97,7 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
 @warning("adversaries_not_opposed", "Goodfellow et al. 2014, equation 1", row="loop-bug")
 def same_label(code: Code, source: Source) -> Iterator[Hit]:
     """A discriminator is trained to give real and generated samples the same label."""
-    judged: list[tuple[ast.Call, str, str, str]] = []
-    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) == 2):
-        score = without_form(call.args[0])
-        score = without_form(code.made(source, score) or score)
-        if isinstance(score, ast.Call) and len(score.args) == 1 and CRITIC.search(dotted_target(score.func)):
-            judged.append((call, ast.unparse(call.func), ast.unparse(score.func), ast.unparse(score.args[0])))
+    judged = _judged_samples(code, source)
     fakes = [one for one in judged if one[3].endswith(".detach()")]
     for call, loss, critic, fake in fakes if len(fakes) == 1 else ():
         label = dotted_target(call.args[1])
@@ -113,6 +108,42 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
             if same and near and not _is_written(source, label, other.lineno, call.lineno):
                 yield Hit(call, {"label": label, "critic": critic})
                 break
+
+
+def _judged_samples(code: Code, source: Source) -> list[tuple[ast.Call, str, str, str]]:
+    """The losses of the scores of a discriminator: each with the names of the loss and the critic, and the sample."""
+    judged: list[tuple[ast.Call, str, str, str]] = []
+    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) == 2):
+        score = without_form(call.args[0])
+        score = without_form(code.made(source, score) or score)
+        if isinstance(score, ast.Call) and len(score.args) == 1 and CRITIC.search(dotted_target(score.func)):
+            judged.append((call, ast.unparse(call.func), ast.unparse(score.func), ast.unparse(score.args[0])))
+    return judged
+
+
+@warning("adversaries_not_opposed", "Goodfellow et al. 2014, section 3: maximise log D(G(z))", row="loop-bug")
+def generator_given_fake_label(code: Code, source: Source) -> Iterator[Hit]:
+    """The generator is trained towards the label that the discriminator learns for generated samples."""
+    judged = _judged_samples(code, source)
+    for call, loss, critic, fake in (one for one in judged if one[3].endswith(".detach()")):
+        label, sample = ast.unparse(call.args[1]), fake.removesuffix(".detach()")
+        for other, *its in judged:
+            same = [*its, ast.unparse(other.args[1])] == [loss, critic, sample, label]
+            if (
+                same
+                and not _may_be_negated(source, other)
+                and not _is_written(source, label, call.lineno, other.lineno)
+            ):
+                yield Hit(other, {"label": label, "critic": critic})
+
+
+def _may_be_negated(source: Source, loss: ast.Call) -> bool:
+    """Whether a loss is subtracted or has a minus, here or where the name that it is given is used."""
+    statement = source.statement(loss)
+    name = dotted_target(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
+    outer = [getattr(one, "op", None) for one in source.parents_of(loss)]
+    is_turned = any(isinstance(one, (ast.Sub, ast.USub)) for one in outer)
+    return is_turned or not name or re.search(rf"-\s*{re.escape(name)}\b", "\n".join(source.lines)) is not None
 
 
 def _is_written(source: Source, name: str, one: int, other: int) -> bool:

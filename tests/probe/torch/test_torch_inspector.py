@@ -231,7 +231,12 @@ def test_graphs_that_stay_alive_are_counted(play):
 
 @pytest.mark.long
 def test_steps_without_gradient_or_backward_are_counted(play):
-    assert loop(play("zerobetween"))["steps_without_gradient"]["0"] == {"none": 60, "zero": 0, "streak": 60}
+    assert loop(play("zerobetween"))["steps_without_gradient"]["0"] == {
+        "checked": 60,
+        "none": 60,
+        "zero": 0,
+        "streak": 60,
+    }
     told = loop(play("nobackward"))
     assert told["steps_without_backward"]["0"] >= 58
     assert told["forwards_lonely"] == told["losses_lonely"] == 60
