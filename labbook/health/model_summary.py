@@ -39,7 +39,7 @@ def summary(run: Run) -> dict[str, Any]:
         they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
         `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`}. `flight`: what the
         flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
-        `protocol.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
+        `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
         return {}

@@ -218,7 +218,7 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _has_several_classes(signals: Signals, loss: LossCall) -> bool:
-    """Whether the labels of the batches are rows of 0 and 1, as wide as there are classes, with more than one 1 each."""
+    """Whether the labels of the batches are rows of 0 and 1, one for each class, with more than one 1 in a row."""
     classes = loss.get("classes", 0)
     targets = [target for batch in signals.batches if (target := target_of(batch)) is not None]
     rows = [one for one in targets if [*one.get("shape", ())[1:]] == [classes]]

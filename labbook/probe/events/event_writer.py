@@ -5,7 +5,8 @@ import os
 import time
 
 from . import jsonl
-from .protocol import EVENTS_FOLDER, SCHEMA, STEP, TENSORS
+from .measurement_kinds import TENSORS
+from .protocol import EVENTS_FOLDER, SCHEMA, STEP
 
 _MAX_LINE = 1024 * 1024
 _MEASURED = frozenset([STEP, TENSORS])

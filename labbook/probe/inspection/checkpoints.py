@@ -5,7 +5,7 @@ A framework's `checkpoints.py` puts the wrappers in place and reads states and t
 
 from weakref import ref
 
-from ..events.protocol import LOADED
+from ..events.measurement_kinds import LOADED
 from ..training.call_site import line_of, user_frame
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 

@@ -5,7 +5,7 @@ A framework's `dataloader.py` reads tensors, puts the wrappers in place and list
 
 from weakref import WeakKeyDictionary
 
-from ..events.protocol import LOADER
+from ..events.measurement_kinds import LOADER
 from ..training.batch_fingerprints import Batch, fingerprint, histogram, short_print
 from ..training.call_site import line_of, user_frame
 from ..training.worker_seeds import has_identical_workers, shared_generator

@@ -6,7 +6,7 @@ the state of the random generator, and where outputs are small the gradients tha
 
 from weakref import ref
 
-from ..events.protocol import FLIGHT
+from ..events.measurement_kinds import FLIGHT
 from ..training.call_site import place_of, user_frame
 from .nested import tensors_in
 

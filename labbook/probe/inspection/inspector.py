@@ -2,7 +2,7 @@
 
 from weakref import WeakSet
 
-from ..events.protocol import TENSORS
+from ..events.measurement_kinds import TENSORS
 from ..training.batch_fingerprints import Batch
 from .nested import first_tensor
 

@@ -3,7 +3,7 @@
 A framework's `model_inputs.py` reads the tensors.
 """
 
-from ..events.protocol import BATCH
+from ..events.measurement_kinds import BATCH
 from ..training.batch_fingerprints import STILL, histogram_fields
 from .missing_marks import COLUMNS as MARKED_COLUMNS
 from .missing_marks import ROWS as MARKED_ROWS

@@ -6,7 +6,7 @@ A framework's `model_table.py` lists the modules and parameters and reads option
 import sys
 from weakref import ref
 
-from ..events.protocol import MODEL
+from ..events.measurement_kinds import MODEL
 from ..process.user_files import is_user_file
 from .model_lookup import children_of, class_name
 

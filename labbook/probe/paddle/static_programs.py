@@ -7,7 +7,7 @@ read once, from its operators. Gradients and the outputs of layers never leave t
 
 from math import prod
 
-from ..events.protocol import BATCH, GRAPH, LOSS_CALL, MODEL, TENSORS
+from ..events.measurement_kinds import BATCH, GRAPH, LOSS_CALL, MODEL, TENSORS
 from ..inspection.parameter_stats import MOST_PARAMETERS
 from ..training.batch_fingerprints import histogram, histogram_fields
 from ..training.sampling_schedule import Schedule

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..events.protocol import GRAPH
+from ..events.measurement_kinds import GRAPH
 from ..inspection.graph_operations import operations_of, replace_names
 from ..inspection.graph_schedule import AGAIN, FIRST
 from ..inspection.policy_loss import PolicyLoss

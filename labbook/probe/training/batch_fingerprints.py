@@ -7,7 +7,7 @@ from array import array
 from math import log
 
 from ..events.jsonl import MaskedString
-from ..events.protocol import PRINTS
+from ..events.measurement_kinds import PRINTS
 
 try:
     from _blake2 import blake2b as _blake2b

@@ -3,7 +3,7 @@
 Independent of the framework.
 """
 
-from ..events.protocol import EVALUATION
+from ..events.measurement_kinds import EVALUATION
 
 ALL = 200
 GROWTH = 1.05

@@ -3,7 +3,7 @@
 Independent of the framework.
 """
 
-from ..events.protocol import LOSS_CALL
+from ..events.measurement_kinds import LOSS_CALL
 
 ALWAYS = 5
 """Calls of a line that are always inspected."""

@@ -8,7 +8,7 @@ from _thread import get_ident
 from collections import deque
 from time import thread_time
 
-from ..events.protocol import LOOP
+from ..events.measurement_kinds import LOOP
 from .batch_fingerprints import Windows
 from .evaluation import Evaluation
 from .loop_counts import LoopCounts

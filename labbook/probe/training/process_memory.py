@@ -2,7 +2,7 @@
 
 import os
 
-from ..events.protocol import MEMORY
+from ..events.measurement_kinds import MEMORY
 
 EVERY_S = 10.0
 """Maximum seconds between two records besides those at dense steps. Source: chosen by us."""
