@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.names import defaults, dotted_target, last_name
 from labbook.review.source_file import Source
@@ -28,7 +29,7 @@ def signed_terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, ast.expr]
         yield from signed_terms(node.left, sign)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and (factor := _number_in(node)):
         yield from signed_terms(node.right if number(node.left) == factor else node.left, sign if factor > 0 else -sign)
-    elif isinstance(node, ast.Call) and last_name(node.func) in JOINING and isinstance(node.func, ast.Attribute):
+    elif is_call(node, *JOINING) and isinstance(node.func, ast.Attribute):
         owner = node.func.value
         yield from signed_terms(node.args[0] if node.args and _is_framework(owner) else owner, sign)
     else:
@@ -37,7 +38,7 @@ def signed_terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, ast.expr]
 
 def without_form(node: ast.expr) -> ast.expr:
     """Return what an expression is a form of: `x` of `x.detach().squeeze(1)` and of `torch.tensor(x)`."""
-    while isinstance(node, ast.Call) and last_name(node.func) in AS_IS:
+    while is_call(node, *AS_IS):
         is_method = isinstance(node.func, ast.Attribute) and not _is_framework(node.func.value)
         inner = node.func.value if is_method else next(iter(node.args), None)  # type: ignore[attr-defined]
         if inner is None:

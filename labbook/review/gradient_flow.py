@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from labbook.frozen import dataclass
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.names import LOOPS, SCOPES, Loop, dotted_target, last_name, loops, of_type, parameters, walk
 from labbook.review.source_file import Source
@@ -315,10 +316,7 @@ def _calls_backward(code: Code, source: Source, call: ast.Call) -> bool:
     if followed is None:
         return False
     where, function = followed
-    return any(
-        isinstance(node, ast.Call) and last_name(node.func) == "backward" and _nearest_loop(where, node) is function
-        for node in walk(function.body)
-    )
+    return any(is_call(node, "backward") and _nearest_loop(where, node) is function for node in walk(function.body))
 
 
 def _nearest_loop(source: Source, node: ast.AST) -> ast.AST | None:

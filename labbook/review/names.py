@@ -68,17 +68,6 @@ def loop_of(source: Source, node: ast.AST) -> Loop | None:
     return next((outer for outer in source.parents_of(node) if isinstance(outer, LOOPS)), None)
 
 
-def receiver(call: ast.Call) -> ast.expr | None:
-    """Return the object whose method is called: `model` of `model.eval()`; `None` for a plain function."""
-    return call.func.value if isinstance(call.func, ast.Attribute) else None
-
-
-def argument(call: ast.Call, place: int | None, *names: str) -> ast.expr | None:
-    """Return an argument of a call by one of its names, else by its place if it has one; `None` if it is not given."""
-    found = next((keyword.value for keyword in call.keywords if keyword.arg in names), None)
-    return call.args[place] if found is None and place is not None and len(call.args) > place else found
-
-
 def walk(body: Sequence[ast.AST], into: bool = False) -> Iterator[ast.AST]:
     """Yield the nodes of statements in source order; nested functions and classes only with `into`."""
     waiting: list[ast.AST] = list(reversed(body))

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.names import dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit
@@ -27,7 +28,7 @@ def half_moved(source: Source) -> Iterator[Hit]:
     """
     for loop in (node for node in source.nodes if isinstance(node, (ast.For, ast.AsyncFor))):
         nodes = list(walk(loop.body))
-        if not any(isinstance(node, ast.Call) and last_name(node.func) == "backward" for node in nodes):
+        if not any(is_call(node, "backward") for node in nodes):
             continue
         targets = {dotted_target(one) for one in of_type(walk([loop.target]), ast.Name)}
         moved = {name for node in nodes if (name := _moved_name(node)) in targets}

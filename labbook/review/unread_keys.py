@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.names import last_name, parameters
 from labbook.review.source_file import Source
@@ -57,7 +58,7 @@ def unread_keys(keys: Iterable[str], files: Sequence[Path]) -> list[str]:
 
 def _is_load(source: Source, node: ast.AST | None) -> bool:
     """Whether a parser of YAML, JSON or TOML is called."""
-    if not isinstance(node, ast.Call) or last_name(node.func) not in _LOADS:
+    if not is_call(node, *_LOADS):
         return False
     return (source.dotted(node.func) or "").startswith(_LOADERS)
 

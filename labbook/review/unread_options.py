@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.names import last_name, of_type
 from labbook.review.source_file import Source, Unreadable, read_source
@@ -71,11 +72,11 @@ def _escapes(code: Code, source: Source) -> bool:
     names = _USUAL_NAMES | {
         last_name(target)
         for node in of_type(source.nodes, ast.Assign)
-        if isinstance(node.value, ast.Call) and last_name(node.value.func) in _PARSING
+        if is_call(node.value, *_PARSING)
         for target in (node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets)
     }
     for node in source.nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) in _PARSING:
+        if is_call(node, *_PARSING):
             if not isinstance(source.parents[node], (ast.Assign, ast.AnnAssign, ast.Return, ast.Attribute)):
                 return True
         elif (

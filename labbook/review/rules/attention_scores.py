@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import calls_of, is_call
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import made_of, names_in
@@ -213,7 +214,7 @@ def _has_factor(step: ast.expr) -> bool:
 
 def _hides_by_zero(node: ast.AST) -> bool:
     """Whether scores are multiplied by a mask, or filled with 0."""
-    if isinstance(node, ast.Call) and last_name(node.func) in _FILLS and len(node.args) == 2:
+    if is_call(node, *_FILLS) and len(node.args) == 2:
         return isinstance(node.args[1], ast.Constant) and node.args[1].value == 0
     return _is_masked(node)
 
@@ -281,7 +282,7 @@ def positions_along_batch(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _calls(source: Source, *names: str) -> Iterator[ast.Call]:
-    return (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in names)
+    return calls_of(source.nodes, *names)
 
 
 @warning("positions_missing", "Devlin et al. 2019, BERT: positions count from 0", row="loop-bug")
@@ -298,7 +299,7 @@ def positions_all_zero(code: Code, source: Source) -> Iterator[Hit]:
         final = sum(assigns(one, name) for one in inside) == 1 and not any(
             isinstance(one, ast.Subscript) for one in above
         )
-        made = isinstance(node.value, ast.Call) and last_name(node.value.func) in ("zeros", "zeros_like")
+        made = is_call(node.value, "zeros", "zeros_like")
         if made and looked_up and final:
             yield Hit(node, {"code": ast.unparse(node)})
 
@@ -323,11 +324,11 @@ def rotated_queries_only(code: Code, source: Source) -> Iterator[Hit]:
 
 def _score_sides(source: Source, node: ast.AST) -> list[ast.expr]:
     """Return the queries and the keys of a product of scores, or nothing."""
-    if isinstance(node, ast.Call) and last_name(node.func) == "scaled_dot_product_attention":
+    if is_call(node, "scaled_dot_product_attention"):
         return node.args[:2] if len(node.args) > 2 else []
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         sides = [node.left, node.right]
-    elif isinstance(node, ast.Call) and last_name(node.func) == "matmul" and source.dotted(node.func):
+    elif is_call(node, "matmul") and source.dotted(node.func):
         sides = node.args[:2]
     else:
         return []

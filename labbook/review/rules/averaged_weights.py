@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import constant, signed_terms
-from labbook.review.names import LOOPS, dotted_target, last_name, loop_of, of_type, receiver
+from labbook.review.names import LOOPS, dotted_target, last_name, loop_of, of_type
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -71,13 +72,7 @@ def _update_of(kind: Kind) -> str:
 def _moves_average(node: ast.AST) -> bool:
     """Whether a call moves an average in place: `s.mul_(decay).add_(p, alpha=1 - decay)`."""
     inner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-    return (
-        isinstance(node, ast.Call)
-        and last_name(node.func) == "add_"
-        and isinstance(inner, ast.Call)
-        and last_name(inner.func) == "mul_"
-        and "decay" in ast.unparse(inner).lower()
-    )
+    return is_call(node, "add_") and is_call(inner, "mul_") and "decay" in ast.unparse(inner).lower()
 
 
 def _is_of_another(code: Code, kind: Kind, source: Source, call: ast.Call) -> bool:
@@ -90,7 +85,7 @@ def _averaging(node: ast.AST) -> tuple[str, ast.expr | None]:
     """What an average is, and the sum that it is given: `e.copy_(a * e + b * p)`, `e.data = ...`, `shadow[n] = ...`."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         return ast.unparse(node.targets[0]).removesuffix(".data"), node.value
-    if isinstance(node, ast.Call) and last_name(node.func) in ("copy_", "set_value") and len(node.args) == 1:
+    if is_call(node, "copy_", "set_value") and len(node.args) == 1:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
         return ast.unparse(owner).removesuffix(".data"), node.args[0]
     return "", None

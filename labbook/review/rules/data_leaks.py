@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 
+from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import Function, assigns, dotted_target, last_name, of_type, parameters, receiver, walk
+from labbook.review.names import Function, assigns, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
@@ -36,7 +37,7 @@ def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
         if not node.args:
             continue
         rows = node.args[0]
-        while isinstance(rows, ast.Call) and last_name(rows.func) == "fit_transform" and rows.args:
+        while is_call(rows, "fit_transform") and rows.args:
             rows = rows.args[0]
         name, kind = dotted_target(rows), _scaler(code, source, node)
         if kind is None or not name or "train" in name.lower():
@@ -106,7 +107,7 @@ def _is_divided(nodes: Iterator[ast.AST], name: str, after: int) -> bool:
     for node in nodes:
         if getattr(node, "lineno", 0) <= after:
             continue
-        split = node.args if isinstance(node, ast.Call) and last_name(node.func) == "train_test_split" else ()
+        split = node.args if is_call(node, "train_test_split") else ()
         if any(dotted_target(one) == name for one in split):
             return True
         cut = node.slice if isinstance(node, ast.Subscript) and dotted_target(node.value) == name else None
@@ -161,7 +162,7 @@ def _windows_in(body: Sequence[ast.stmt], makers: Set[str]) -> set[str]:
     names: set[str] = set()
     for node in walk(body):
         if isinstance(node, ast.For) and _cuts_windows(node):
-            calls = [one for one in of_type(ast.walk(node), ast.Call) if last_name(one.func) == "append"]
+            calls = list(calls_of(ast.walk(node), "append"))
             names |= {dotted_target(one.func.value) for one in calls}  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and _is_made_of(node.value, names, makers):
             names |= {dotted_target(one) for target in node.targets for one in ast.walk(target)}
@@ -189,7 +190,7 @@ def _cuts_windows(node: ast.AST) -> bool:
         target, steps, inner = node.target, node.iter, node  # type: ignore[assignment]
     else:
         return False
-    each = isinstance(steps, ast.Call) and last_name(steps.func) == "range" and len(steps.args) < 3
+    each = is_call(steps, "range") and len(steps.args) < 3
     shorter = each and any(isinstance(one, ast.Sub) for one in ast.walk(steps))
     return shorter and isinstance(target, ast.Name) and any(_is_window(one, target.id) for one in ast.walk(inner))
 
@@ -295,7 +296,7 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
     draws: dict[tuple[ast.AST | None, str], tuple[str, ast.AST]] = {}
     for node in (one for one in of_type(source.nodes, ast.Assign) if isinstance(one.value, ast.Call)):
         call, name = node.value, dotted_target(node.targets[0])
-        if not isinstance(call, ast.Call) or last_name(call.func) not in ("choice", "sample"):
+        if not is_call(call, "choice", "sample"):
             continue
         # `rows.sample(...)`, or `random.sample(rows, ...)`.
         rows = call.args[:1] if source.dotted(call.func) else [call.func]
@@ -332,11 +333,7 @@ def _numbers_by_appearance(code: Code, source: Source, node: ast.DictComp) -> bo
     """Whether this is `{name: i for i, name in enumerate(names)}` with names of a parameter that are not sorted."""
     places = node.generators[0]
     call = places.iter
-    if (
-        not isinstance(call, ast.Call)
-        or last_name(call.func) != "enumerate"
-        or not isinstance(places.target, ast.Tuple)
-    ):
+    if not is_call(call, "enumerate") or not isinstance(places.target, ast.Tuple):
         return False
     if dotted_target(places.target.elts[0]) not in map(dotted_target, ast.walk(node.value)):
         return False

@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.gradient_flow import step_loops
-from labbook.review.names import LOOPS, SCOPES, argument, assigns, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -33,7 +34,7 @@ INPUTS = re.compile(
 
 def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
     """Return the loader that is iterated, or `None`."""
-    while isinstance(node, ast.Call) and last_name(node.func) in ("enumerate", "tqdm", "iter", "track") and node.args:
+    while is_call(node, "enumerate", "tqdm", "iter", "track") and node.args:
         node = node.args[0]
     kind = code.kind(source, node)
     return kind if kind is not None and kind.name in LOADERS else None
@@ -198,7 +199,7 @@ def _is_used_once(source: Source, shuffled: ast.AST) -> bool:
 
 def _shufflings(code: Code, source: Source, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Names that a statement brings into a random order, each with the call that draws it."""
-    alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and last_name(node.value.func) == "shuffle"
+    alone = isinstance(node, ast.Expr) and is_call(node.value, "shuffle")
     shuffled = [dotted_target(one).removeprefix("self.") for one in node.value.args] if alone else []  # type: ignore[attr-defined]
     if len(shuffled) == 1 and shuffled[0]:
         yield shuffled[0], node
@@ -214,7 +215,7 @@ def _shufflings(code: Code, source: Source, node: ast.AST) -> Iterator[tuple[str
         order: ast.expr | None = one.slice
         if isinstance(order, ast.Name):
             order = code.value(source, order.id, node)
-        if isinstance(order, ast.Call) and last_name(order.func) in ("permutation", "randperm"):
+        if is_call(order, "permutation", "randperm"):
             yield rows.removeprefix("self."), order
 
 
@@ -232,7 +233,7 @@ def exhausted(code: Code, source: Source) -> Iterator[Hit]:
         return
     for loop in of_type(source.nodes, ast.For):
         batches = loop.iter
-        while isinstance(batches, ast.Call) and last_name(batches.func) in ("enumerate", "tqdm") and batches.args:
+        while is_call(batches, "enumerate", "tqdm") and batches.args:
             batches = batches.args[0]
         outer = next((one for one in source.parents_of(loop) if isinstance(one, (*LOOPS, *SCOPES))), None)
         name = dotted_target(batches)

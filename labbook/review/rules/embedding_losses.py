@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import signed_terms
-from labbook.review.names import dotted_target, last_name, of_type, parameters, receiver
+from labbook.review.names import dotted_target, last_name, of_type, parameters
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -33,7 +34,7 @@ def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
             value = code.value(source, dotted_target(scale), scale) if dotted_target(scale) else None
             given = scale if value is None or _is_log_variance(scale) else value
             inner = given
-            if isinstance(given, ast.Call) and last_name(given.func) == "exp":
+            if is_call(given, "exp"):
                 inner = given.args[0] if given.args else getattr(given.func, "value", given)
             if _is_log_variance(inner) and not _is_changed(source, inner):
                 yield Hit(node, {"scale": ast.unparse(given)})
@@ -41,7 +42,7 @@ def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
 
 def _is_noise(code: Code, source: Source, node: ast.expr) -> bool:
     value = code.made(source, node)
-    drawn = isinstance(value, ast.Call) and last_name(value.func) in _DRAWN
+    drawn = is_call(value, *_DRAWN)
     return drawn or (value is None and _NOISE.search(last_name(node)) is not None)
 
 

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import Function, argument, dotted_target, last_name, of_type, walk
+from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -68,7 +69,7 @@ def unused_value(code: Code, source: Source) -> Iterator[Hit]:
     """A forward computes a value, such as a mask or a shortcut, and nothing reads it."""
     for cls, forward in _forwards(code, source):
         nodes = list(ast.walk(forward))
-        if any(isinstance(one, ast.Call) and last_name(one.func) in _LOOKS_UP for one in nodes):
+        if any(is_call(one, *_LOOKS_UP) for one in nodes):
             continue
         statements = [one for one in of_type(walk(forward.body), ast.Assign) if len(one.targets) == 1]
         read = _read_names(source, nodes)
@@ -119,7 +120,7 @@ def unused_input(code: Code, source: Source) -> Iterator[Hit]:
         if not body or isinstance(body[0], (ast.Raise, ast.Pass)) or code.lineage(source, cls)[1:]:
             continue
         nodes = [one for part in forward.body for one in ast.walk(part)]
-        if any(isinstance(one, ast.Call) and last_name(one.func) in _LOOKS_UP for one in nodes):
+        if any(is_call(one, *_LOOKS_UP) for one in nodes):
             continue
         read = _read_names(source, nodes)
         for at, name in enumerate(names):

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loops, of_type, walk
 from labbook.review.source_file import Source
@@ -30,7 +31,7 @@ def uniform_noise(code: Code, source: Source) -> Iterator[Hit]:
             continue
         for scale, noise in ((node.left, node.right), (node.right, node.left)):
             made, width = code.made(source, noise), code.made(source, scale)
-            is_width = isinstance(width, ast.Call) and last_name(width.func) in ("exp", "softplus")
+            is_width = is_call(width, "exp", "softplus")
             if _DEVIATION.search(last_name(scale)) and is_width and _is_drawn(made, _UNIFORM) and len(made.args) < 2:  # type: ignore[union-attr]
                 yield Hit(node, {"noise": ast.unparse(made)})  # type: ignore[arg-type]
 
@@ -112,7 +113,7 @@ def _rooted(node: ast.expr) -> ast.expr | None:
     """What a square root is taken of: `a` of `a.sqrt()`, `torch.sqrt(a)` and `a ** 0.5`; `None` if there is none."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and ast.unparse(node.right) in ("0.5", "1 / 2"):
         return node.left
-    if isinstance(node, ast.Call) and last_name(node.func) == "sqrt":
+    if is_call(node, "sqrt"):
         return node.args[0] if node.args else getattr(node.func, "value", None)
     return None
 

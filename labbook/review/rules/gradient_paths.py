@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import argument, dotted_target, last_name, of_type
+from labbook.review.names import dotted_target, last_name, of_type
 from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -47,9 +48,7 @@ def sampled_without_gradient(code: Code, source: Source) -> Iterator[Hit]:
 def _is_fixed(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether a parameter of a distribution is a number, or made without a model: that of a prior."""
     value = code.made(source, node)
-    return isinstance(value, (ast.Constant, ast.UnaryOp)) or (
-        isinstance(value, ast.Call) and last_name(value.func) in _FIXED
-    )
+    return isinstance(value, (ast.Constant, ast.UnaryOp)) or (is_call(value, *_FIXED))
 
 
 @warning(
@@ -87,7 +86,7 @@ def _is_model(code: Code, source: Source, func: ast.expr) -> bool:
 
 def _is_similarity(source: Source, node: ast.AST) -> bool:
     """Whether this is the cosine similarity of two values that are computed."""
-    if not isinstance(node, ast.Call) or last_name(node.func) != "cosine_similarity" or len(node.args) < 2:
+    if not is_call(node, "cosine_similarity") or len(node.args) < 2:
         return False
     return source.dotted(node.func).startswith(("torch.", "paddle."))
 

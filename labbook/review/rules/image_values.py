@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of, without_form
-from labbook.review.names import argument, dotted_target, last_name, of_type, parameters, walk
+from labbook.review.names import dotted_target, last_name, of_type, parameters, walk
 from labbook.review.rules.data_pipeline import find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
@@ -101,8 +102,8 @@ def normalised_as_bytes(code: Code, source: Source) -> Iterator[Hit]:
         steps = code.made(source, compose.args[0]) if where is source and compose.args else None
         scaled = False
         for step in steps.elts if isinstance(steps, (ast.List, ast.Tuple)) else ():
-            scaled = scaled or (isinstance(step, ast.Call) and last_name(step.func) == "ToTensor")
-            if not scaled or not isinstance(step, ast.Call) or last_name(step.func) != "Normalize":
+            scaled = scaled or (is_call(step, "ToTensor"))
+            if not scaled or not is_call(step, "Normalize"):
                 continue
             numbers = [one.value for one in made_of(code, source, step) if isinstance(one, ast.Constant)]
             if any(isinstance(one, (int, float)) and one > _LARGEST_MEAN for one in numbers):

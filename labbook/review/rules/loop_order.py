@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
-from labbook.review.names import argument, dotted_target, last_name, loop_of, of_type
+from labbook.review.names import dotted_target, last_name, loop_of, of_type
 from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -127,7 +128,7 @@ def samples_of_classes(code: Code, source: Source) -> Iterator[Hit]:
         names = {last_name(one) for one in ast.walk(drawn)} - {""} if drawn is not None else set()
         if drawn is None or names & {"min", "max", "sum"}:
             continue
-        lengths = [one for one in ast.walk(drawn) if isinstance(one, ast.Call) and last_name(one.func) == "len"]
+        lengths = [one for one in ast.walk(drawn) if is_call(one, "len")]
         counted = any(_is_counted(code, source, one.args[0]) for one in lengths if one.args)
         if counted or names == {"batch_size"}:
             yield Hit(call, {"drawn": ast.unparse(drawn)})

@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import constant, made_of, names_in, number, signed_terms
-from labbook.review.names import SCOPES, Function, argument, dotted_target, last_name, of_type, walk
+from labbook.review.names import SCOPES, Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -37,7 +38,7 @@ def divergence_over_batch(code: Code, source: Source) -> Iterator[Hit]:
             continue
         for given in call.args[:2]:
             made = code.made(source, given)
-            if not isinstance(made, ast.Call) or last_name(made.func) not in ("softmax", "log_softmax"):
+            if not is_call(made, "softmax", "log_softmax"):
                 continue
             place = 1 if source.dotted(made.func) else 0
             axis = argument(made, place, "dim", "axis")
@@ -100,7 +101,7 @@ def probability_of_entropy(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         rest = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and number(node.left) == 1.0
         power = code.made(source, node.right) if rest else None  # type: ignore[attr-defined]
-        if not isinstance(power, ast.Call) or last_name(power.func) != "exp":
+        if not is_call(power, "exp"):
             continue
         is_method = isinstance(power.func, ast.Attribute) and not source.dotted(power.func)
         exponent = power.args[0] if power.args else power.func.value if is_method else None  # type: ignore[attr-defined]
@@ -162,7 +163,7 @@ def _sign_of_divergence(node: ast.AST) -> int:
 
 
 def _argument_of_exp(node: ast.expr) -> str:
-    if not isinstance(node, ast.Call) or last_name(node.func) != "exp":
+    if not is_call(node, "exp"):
         return ""
     given = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else node
     return dotted_target(given)

@@ -5,21 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import (
-    Loop,
-    argument,
-    assigns,
-    dotted_target,
-    last_name,
-    loop_of,
-    loops,
-    of_type,
-    receiver,
-    walk,
-)
+from labbook.review.names import Loop, assigns, dotted_target, last_name, loop_of, loops, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
@@ -147,7 +137,7 @@ def _added_names(node: ast.AST) -> tuple[str, str]:
         total, value = dotted_target(node.targets[0]), node.value
         if isinstance(value.op, ast.Add) and dotted_target(value.left) == total:
             return total, _weighted(value.right)
-    if isinstance(node, ast.Call) and last_name(node.func) == "append" and len(node.args) == 1:
+    if is_call(node, "append") and len(node.args) == 1:
         assert isinstance(node.func, (ast.Attribute, ast.Name))
         owner = node.func.value if isinstance(node.func, ast.Attribute) else node
         return dotted_target(owner), dotted_target(node.args[0])

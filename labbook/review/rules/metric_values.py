@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, calls_of, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import names_in, number, signed_terms, without_form
-from labbook.review.names import argument, assigns, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.names import assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.rules.model_classes import input_and_axis
@@ -113,7 +114,7 @@ def _share_of_epoch(source: Source, epochs: ast.For, batches: ast.For, total: st
     for node in of_type(walk(epochs.body[epochs.body.index(batches) + 1 :]), ast.BinOp):
         if not isinstance(node.op, ast.Div):
             continue
-        length = isinstance(node.right, ast.Call) and last_name(node.right.func) == "len"
+        length = is_call(node.right, "len")
         if length and total in {dotted_target(one) for one in ast.walk(node.left)}:
             return node
     return None
@@ -132,15 +133,11 @@ def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
         filled = {
             dotted_target(one.func.value) if isinstance(one, ast.Call) else dotted_target(one.target)  # type: ignore[attr-defined]
             for one in walk(loop.body)
-            if (
-                isinstance(one, ast.Call)
-                and last_name(one.func) in ("append", "extend")
-                and isinstance(one.func, ast.Attribute)
-            )
+            if (is_call(one, "append", "extend") and isinstance(one.func, ast.Attribute))
             or (isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add))
         }
         made = {dotted_target(one) for one in of_type(ast.walk(loop), ast.Name) if isinstance(one.ctx, ast.Store)}
-        for call in (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in _METRICS):
+        for call in calls_of(source.nodes, *_METRICS):
             if source.function(call) is not source.function(loop) or len(call.args) < 2 or call.lineno < loop.lineno:
                 continue
             inside = [bool(names_in(code, source, one) & (filled | made) - {""}) for one in call.args[:2]]
@@ -162,7 +159,7 @@ def scaled_predictions(code: Code, source: Source) -> Iterator[Hit]:
         uses = [node.attr for node in of_type(source.nodes, ast.Attribute) if dotted_target(node.value) == scaler]
         if not scaler or not rows or set(uses) - {"fit_transform", "fit"} or code.loaded.get("inverse_transform"):
             continue
-        for call in (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in _ERRORS):
+        for call in calls_of(source.nodes, *_ERRORS):
             raw = next((name for one in call.args[:2] if (name := dotted_target(one)) in _twins(rows)), "")
             if raw and call.lineno > fit.lineno and not _is_given_between(source, raw, fit, call):
                 yield Hit(call, {"raw": raw, "scaler": scaler})

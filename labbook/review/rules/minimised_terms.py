@@ -5,19 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
-from labbook.review.names import (
-    Function,
-    assigned_value,
-    assigns,
-    dotted_target,
-    last_name,
-    of_type,
-    returned_values,
-    walk,
-)
+from labbook.review.names import Function, assigned_value, assigns, dotted_target, of_type, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -39,7 +31,7 @@ def minimised_losses(code: Code, source: Source) -> Iterator[tuple[ast.Call, lis
 
 def _without_scaler(loss: ast.expr) -> ast.expr:
     """Return `loss` of `scaler.scale(loss)`."""
-    is_scaled = isinstance(loss, ast.Call) and last_name(loss.func) == "scale" and len(loss.args) == 1
+    is_scaled = is_call(loss, "scale") and len(loss.args) == 1
     return loss.args[0] if is_scaled else loss  # type: ignore[attr-defined]
 
 
@@ -76,7 +68,7 @@ def _only_return(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
 
 def _argument_of_increasing(source: Source, node: ast.expr) -> ast.expr | None:
     """Return `x` of `F.relu(x)` and `x.exp()`."""
-    if not isinstance(node, ast.Call) or last_name(node.func) not in _INCREASING:
+    if not is_call(node, *_INCREASING):
         return None
     if source.dotted(node.func).startswith(("torch.", "paddle.")):
         return node.args[0] if node.args else None
@@ -170,7 +162,7 @@ def _exponents(node: ast.AST) -> Iterator[tuple[int, str]]:
         return
     divides = isinstance(node.op, ast.Div)
     for side in (node.right,) if divides else (node.left, node.right):
-        if isinstance(side, ast.Call) and last_name(side.func) == "exp":
+        if is_call(side, "exp"):
             inner = side.args[0] if side.args else side.func.value  # type: ignore[attr-defined]
             for sign, term in signed_terms(inner):
                 yield (-sign if divides else sign), dotted_target(term)
@@ -184,11 +176,11 @@ def _named_terms(code: Code, source: Source, node: ast.expr) -> set[tuple[int, s
 
 def _latent(sign: int, term: ast.expr) -> str:
     """Return `z` where a term of a loss is minus the log-density of `z`: `-log_prob(z)` or `z ** 2`."""
-    if isinstance(term, ast.Call) and last_name(term.func) == "log_prob" and term.args:
+    if is_call(term, "log_prob") and term.args:
         return dotted_target(term.args[0]) if sign < 0 else ""
     if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Pow) and number(term.right) == 2:
         return dotted_target(term.left) if sign > 0 else ""
-    if isinstance(term, ast.Call) and last_name(term.func) in ("square", "pow") and sign > 0:
+    if is_call(term, "square", "pow") and sign > 0:
         owner = term.func.value if isinstance(term.func, ast.Attribute) else term
         return dotted_target(owner) or (dotted_target(term.args[0]) if term.args else "")
     return ""
@@ -246,4 +238,4 @@ def _is_sum(code: Code, source: Source, log_det: ast.expr) -> bool:
 
 
 def _is_zero(node: ast.expr) -> bool:
-    return number(node) == 0 or (isinstance(node, ast.Call) and last_name(node.func) in _ZEROS)
+    return number(node) == 0 or (is_call(node, *_ZEROS))

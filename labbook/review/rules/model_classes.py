@@ -6,10 +6,11 @@ import ast
 import itertools
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import number
-from labbook.review.names import Function, argument, dotted_target, last_name, of_type, receiver, walk
+from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
@@ -154,7 +155,7 @@ def _put_in(node: ast.AST) -> tuple[str, ast.expr | None]:
     """Return the container that a value is put into, and the value: `self.x[k] = v`, `self.x.append(v)`."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
         return dotted_target(node.targets[0].value), node.value
-    if isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
+    if is_call(node, "append", "insert") and node.args:
         return dotted_target(receiver(node) or node), node.args[-1]
     return "", None
 

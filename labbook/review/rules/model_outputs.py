@@ -6,20 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import without_form
-from labbook.review.names import (
-    LOOPS,
-    SCOPES,
-    argument,
-    assigns,
-    dotted_target,
-    last_name,
-    of_type,
-    parameters,
-    returned_values,
-)
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, of_type, parameters, returned_values
 from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -58,7 +49,7 @@ def logits_not_permuted(code: Code, source: Source) -> Iterator[Hit]:
     for name in _ENTROPIES:
         for call in code.calls_in(source, name):
             shaped = call.args[0] if call.args else None
-            if not isinstance(shaped, ast.Call) or last_name(shaped.func) not in ("view", "reshape"):
+            if not is_call(shaped, "view", "reshape"):
                 continue
             of_module = bool(source.dotted(shaped.func))
             given = shaped.args[0] if of_module else shaped.func.value  # type: ignore[attr-defined]
@@ -68,7 +59,7 @@ def logits_not_permuted(code: Code, source: Source) -> Iterator[Hit]:
             end = _last_layer(code, source, made.func) if isinstance(made, ast.Call) else None
             # A picture of one point has one label, which nobody flattens.
             labels = call.args[1] if len(call.args) > 1 else None
-            flat = isinstance(labels, ast.Call) and last_name(labels.func) in ("view", "reshape", "flatten")
+            flat = is_call(labels, "view", "reshape", "flatten")
             rows = flat and len(form) == 2 and ast.unparse(form[0]) == "-1"
             if (
                 rows

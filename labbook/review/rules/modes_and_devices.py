@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS, LIBRARY_MODELS
 from labbook.review.eval_loops import evaluations
@@ -188,12 +189,7 @@ def _is_optimized_by_name(source: Source, loop: Loop, model: ast.expr) -> bool:
     return any(
         isinstance(node, ast.Call)
         and "optim" in source.dotted(node.func)
-        and any(
-            isinstance(one, ast.Call)
-            and last_name(one.func) == "parameters"
-            and ast.unparse(one.func) == f"{name}.parameters"
-            for one in ast.walk(node)
-        )
+        and any(is_call(one, "parameters") and ast.unparse(one.func) == f"{name}.parameters" for one in ast.walk(node))
         for node in walk(body)
     )
 
@@ -340,7 +336,7 @@ def _may_be_gpu(code: Code, source: Source, call: ast.Call) -> bool:
 
 def _is_over_loader(code: Code, source: Source, loop: ast.For | ast.AsyncFor) -> bool:
     given = loop.iter
-    while isinstance(given, ast.Call) and last_name(given.func) in ("enumerate", "tqdm", "iter") and given.args:
+    while is_call(given, "enumerate", "tqdm", "iter") and given.args:
         given = given.args[0]
     kind = code.kind(source, given)
     return kind is not None and kind.name == "torch.utils.data.DataLoader"

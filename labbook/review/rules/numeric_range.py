@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import dotted_target, last_name, of_type
@@ -65,7 +66,7 @@ def _probability(code: Code, source: Source, node: ast.expr, depth: int) -> str:
 def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
     """The sum of exponentials of unshifted scores is divided by, or its logarithm taken."""
     for node in source.nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) == "log":
+        if is_call(node, "log"):
             given = _argument(source, node)
             total = given is not None and _argument_of_sum(code, source, given)
             scores, stable = _argument_of_exp(code, source, total) if total else None, "logsumexp"
@@ -128,7 +129,7 @@ def _is_shifted(code: Code, source: Source, scores: ast.expr) -> bool:
     """Whether scores had something subtracted, are negative, or are bounded by a call: they may not overflow."""
     value = _value(code, source, scores)
     subtracted = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub)
-    return subtracted or _is_negative(value) or (isinstance(value, ast.Call) and last_name(value.func) in _LIMITED)
+    return subtracted or _is_negative(value) or (is_call(value, *_LIMITED))
 
 
 def _is_negative(node: ast.expr) -> bool:
@@ -139,7 +140,7 @@ def _is_negative(node: ast.expr) -> bool:
 
 
 def _is_cosine(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in ("sum", "cosine_similarity", "dot", "bmm", "einsum")
+    return is_call(node, "sum", "cosine_similarity", "dot", "bmm", "einsum")
 
 
 def _is_row_sum_of_squares(code: Code, source: Source, node: ast.expr) -> bool:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import number, without_form
 from labbook.review.names import SCOPES, dotted_target, last_name, named_values, of_type, walk
@@ -112,8 +113,7 @@ def _is_constant(scope: ast.AST, name: str) -> bool:
     if any(dotted_target(one.value) == name for one in drawn):
         return False
     return any(
-        isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and last_name(value.func) in _CONSTANTS)
-        for value in _assigned_values(scope, name)
+        isinstance(value, ast.Constant) or (is_call(value, *_CONSTANTS)) for value in _assigned_values(scope, name)
     )
 
 
@@ -154,7 +154,7 @@ def masked_mean(code: Code, source: Source) -> Iterator[Hit]:
 
 def _mean_of(source: Source, node: ast.AST) -> ast.expr | None:
     """What the mean over all elements is taken of."""
-    if not isinstance(node, ast.Call) or last_name(node.func) != "mean":
+    if not is_call(node, "mean"):
         return None
     if source.dotted(node.func).startswith(("torch.", "paddle.")):
         return node.args[0] if len(node.args) == 1 and not node.keywords else None
@@ -320,11 +320,7 @@ def _rows_in_order(source: Source, use: ast.Name) -> str:
         index = dotted_target(outer.target)
         is_item = isinstance(inner, ast.Subscript) and dotted_target(inner.slice) == index
         return dotted_target(inner.value) if is_item else ""  # type: ignore[union-attr]
-    if (
-        isinstance(outer, ast.Call)
-        and last_name(outer.func) == "index_select"
-        and isinstance(outer.func, ast.Attribute)
-    ):
+    if is_call(outer, "index_select") and isinstance(outer.func, ast.Attribute):
         return dotted_target(outer.func.value)
     return dotted_target(outer.value) if isinstance(outer, ast.Subscript) and outer.slice is use else ""
 
@@ -333,7 +329,7 @@ def _unzipped(node: ast.AST) -> list[str]:
     """The names of `seqs, labels = zip(*batch)`."""
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     value = node.value if isinstance(node, ast.Assign) else None
-    is_unzipped = isinstance(value, ast.Call) and last_name(value.func) == "zip" and len(value.args) == 1
+    is_unzipped = is_call(value, "zip") and len(value.args) == 1
     return [dotted_target(one) for one in target.elts] if is_unzipped and isinstance(target, ast.Tuple) else []
 
 

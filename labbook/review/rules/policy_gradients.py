@@ -6,20 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import AS_IS, JOINING, signed_terms, without_form
-from labbook.review.names import (
-    LOOPS,
-    Function,
-    argument,
-    assigned_value,
-    assigns,
-    dotted_target,
-    last_name,
-    of_type,
-    receiver,
-    walk,
-)
+from labbook.review.names import LOOPS, Function, assigned_value, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.minimised_terms import minimised_losses
 from labbook.review.source_file import Source
@@ -45,7 +35,7 @@ def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
-        elif isinstance(node, ast.Call) and last_name(node.func) == "append" and len(node.args) == 1:
+        elif is_call(node, "append") and len(node.args) == 1:
             target, value = node.func.value, node.args[0]  # type: ignore[attr-defined]
         else:
             continue
@@ -85,9 +75,9 @@ def _meanings(
             continue  # `x - x.mean()` has the sign of `x`.
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult):
             yield from _meanings_of_product(code, source, one, its, seen)
-        elif isinstance(one, ast.Call) and last_name(one.func) == "log_prob":
+        elif is_call(one, "log_prob"):
             yield its, _CHANCE
-        elif isinstance(one, ast.Call) and last_name(one.func) in _HOLDING and one.args:
+        elif is_call(one, *_HOLDING) and one.args:
             yield from _meanings(code, source, one.args[0], its, seen)
         elif isinstance(one, (ast.ListComp, ast.GeneratorExp)):
             yield from _meanings(code, source, one.elt, its, seen)
@@ -126,7 +116,7 @@ def _meanings_of_name(
         value, its = None, sign
         if isinstance(node, ast.AugAssign) and dotted_target(node.target) == target:
             value, its = node.value, -sign if isinstance(node.op, ast.Sub) else sign
-        elif isinstance(node, ast.Call) and last_name(node.func) in ("append", "insert") and node.args:
+        elif is_call(node, "append", "insert") and node.args:
             owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
             value = node.args[-1] if dotted_target(owner) == target else None
         elif isinstance(node, (*LOOPS, ast.comprehension)) and not isinstance(node, ast.While):
@@ -146,7 +136,7 @@ def _iterated(target: ast.expr, values: ast.expr, name: str) -> ast.expr | None:
     """Return the list that a name runs over: `rewards` of `for r in rewards` and `for p, r in zip(ps, rewards)`."""
     if dotted_target(target) == name:
         return values
-    pairs = values.args if isinstance(values, ast.Call) and last_name(values.func) == "zip" else []
+    pairs = values.args if is_call(values, "zip") else []
     names = [dotted_target(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
     return pairs[names.index(name)] if name in names and len(pairs) == len(names) else None
 
@@ -155,7 +145,7 @@ def _is_reward(node: ast.AST, name: str) -> bool:
     """Whether a name is the second value that the step of an environment returns, and is not called a cost."""
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     call = node.value if isinstance(node, ast.Assign) else None
-    is_step = isinstance(call, ast.Call) and last_name(call.func) == "step" and len(call.args) == 1
+    is_step = is_call(call, "step") and len(call.args) == 1
     values = target.elts if is_step and isinstance(target, ast.Tuple) else []
     return len(values) in (4, 5) and dotted_target(values[1]) == name and not _TURNED.search(name)
 
@@ -242,7 +232,7 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
     """The log-probability is that of an action drawn anew, not of the one that was rewarded."""
     for call in code.calls_in(source, "log_prob"):
         drawn = call.args[0] if call.args else None
-        if not isinstance(drawn, ast.Call) or last_name(drawn.func) != "sample":
+        if not is_call(drawn, "sample"):
             continue
         again = ast.unparse(drawn.func)
         scope = source.function(call) or source.tree
@@ -298,7 +288,7 @@ def returns_left_reversed(code: Code, source: Source) -> Iterator[Hit]:
             kept = [
                 dotted_target(one.func.value)  # type: ignore[attr-defined]
                 for one in walk(loop.body)
-                if isinstance(one, ast.Call) and last_name(one.func) == "append" and _names(one) & {total}
+                if is_call(one, "append") and _names(one) & {total}
             ]
             if (
                 total
@@ -330,7 +320,7 @@ def _is_turned(scope: ast.AST, name: str) -> bool:
 
 def _turned_names(node: ast.AST) -> set[str]:
     """Names in what is put into the opposite order: `reversed(x)`, `x[::-1]`, `x.reverse()`, `x.flip(0)`; else none."""
-    if isinstance(node, ast.Call) and last_name(node.func) in ("reversed", "reverse", "flip", "flipud"):
+    if is_call(node, "reversed", "reverse", "flip", "flipud"):
         return (_names(node) | {dotted_target(one) for one in ast.walk(node)}) - {""}
     is_cut = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.step is not None
     return {dotted_target(node.value), last_name(node.value)} if is_cut else set()  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.definitions import MODULES
 from labbook.review.expressions import without_form
@@ -37,7 +38,7 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
     for node in of_type(source.nodes, ast.Call):
         if last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
             given = node.args[0]
-            own = isinstance(given, ast.Call) and last_name(given.func) == "state_dict"
+            own = is_call(given, "state_dict")
             pair = [ast.unparse(one.func.value) for one in (node, given)] if own else []  # type: ignore[attr-defined]
             if len(set(pair)) == 1 and _TARGET.search(pair[0].rpartition(".")[2]):
                 yield Hit(node, {"code": ast.unparse(node), "target": pair[0]})
@@ -98,7 +99,7 @@ def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
         above = isinstance(node.test.ops[0], (ast.Gt, ast.GtE))  # type: ignore[attr-defined]
         if not isinstance(left, ast.Call):
             left, right, above = right, left, isinstance(node.test.ops[0], (ast.Lt, ast.LtE))  # type: ignore[attr-defined]
-        drawn = isinstance(left, ast.Call) and last_name(left.func) in ("random", "rand", "uniform")
+        drawn = is_call(left, "random", "rand", "uniform")
         if not (drawn and above and re.search(r"eps", last_name(right), re.IGNORECASE)):
             continue
         rest: list[ast.stmt] = node.orelse
@@ -142,7 +143,7 @@ def _best_value(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
 
 def _maximised(node: ast.AST | None) -> ast.expr | None:
     """The `x` of `x.max(...)`."""
-    is_maximum = isinstance(node, ast.Call) and last_name(node.func) in ("max", "amax")
+    is_maximum = is_call(node, "max", "amax")
     return node.func.value if is_maximum and isinstance(node.func, ast.Attribute) else None  # type: ignore[union-attr]
 
 

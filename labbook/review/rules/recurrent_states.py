@@ -6,19 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import default_number, number
-from labbook.review.names import (
-    argument,
-    assigned_value,
-    assigns,
-    dotted_target,
-    last_name,
-    loop_of,
-    of_type,
-    receiver,
-    walk,
-)
+from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

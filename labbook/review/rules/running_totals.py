@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import number
-from labbook.review.names import LOOPS, SCOPES, argument, assigns, dotted_target, last_name, of_type, receiver, walk
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, of_type, walk
 from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -30,9 +31,7 @@ def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
             name = dotted_target(statement.targets[0])
             start = code.value(source, name, loop) if name else None
             names = [one for one in of_type(walk(loop.body), ast.Name) if one.id == name]
-            is_measured = any(
-                isinstance(one, ast.Call) and last_name(one.func) in ("sum", "item") for one in walk([statement])
-            )
+            is_measured = any(is_call(one, "sum", "item") for one in walk([statement]))
             if (
                 start is not None
                 and number(start) == 0.0
@@ -106,7 +105,7 @@ def _division(node: ast.AST) -> tuple[str, ast.Call | None]:
         left, right = node.left, node.right  # type: ignore[assignment]
     else:
         return "", None
-    is_length = isinstance(right, ast.Call) and last_name(right.func) == "len" and len(right.args) == 1
+    is_length = is_call(right, "len") and len(right.args) == 1
     return dotted_target(left), right if isinstance(right, ast.Call) and is_length else None
 
 

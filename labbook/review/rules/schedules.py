@@ -6,21 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from labbook.model.metric_kinds import metric_kind
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import number
 from labbook.review.gradient_flow import is_optimizer
-from labbook.review.names import (
-    LOOPS,
-    argument,
-    assigned_value,
-    assigns,
-    dotted_target,
-    last_name,
-    loop_of,
-    of_type,
-    receiver,
-    walk,
-)
+from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -88,7 +78,7 @@ def cycle_per_epoch(code: Code, source: Source) -> Iterator[Hit]:
 def _counts_batches(code: Code, source: Source, node: ast.expr) -> bool:
     """Whether a length is `len(loader)`, times a number of epochs or not."""
     made = code.made(source, node)
-    return any(isinstance(one, ast.Call) and last_name(one.func) == "len" for one in ast.walk(made or node))
+    return any(is_call(one, "len") for one in ast.walk(made or node))
 
 
 def _is_training(node: ast.stmt) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS, LIBRARY_MODELS
 from labbook.review.gradient_flow import events, is_optimizer, is_under_no_grad, step_loops
-from labbook.review.names import LOOPS, Loop, argument, assigns, dotted_target, last_name, loop_of, of_type, walk
+from labbook.review.names import LOOPS, Loop, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
-from labbook.review.names import LOOPS, dotted_target, last_name, of_type, returned_values, walk
+from labbook.review.names import LOOPS, dotted_target, of_type, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -66,7 +67,7 @@ def _is_array_made_once(code: Code, source: Source, scope: ast.AST, target: str)
     """Whether all that a name is given is one call that makes an array."""
     values = code.assigned_values(scope, target)
     made = values[0] if len(values) == 1 else None
-    return isinstance(made, ast.Call) and last_name(made.func) in _MADE and source.dotted(made.func).startswith(_ARRAYS)
+    return is_call(made, *_MADE) and source.dotted(made.func).startswith(_ARRAYS)
 
 
 def _changes(nodes: Iterator[ast.AST], target: str) -> bool:

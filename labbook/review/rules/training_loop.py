@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import Event, events, is_optimizer, is_scheduler, step_loops
-from labbook.review.names import LOOPS, argument, dotted_target, last_name, loop_of, loops, of_type, receiver, walk
+from labbook.review.names import LOOPS, dotted_target, last_name, loop_of, loops, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -53,7 +54,7 @@ def missing_zero_grad(code: Code, source: Source) -> Iterator[Hit]:
 
 def _is_call_of_loss(event: Event) -> bool:
     node = event.inner or event.node
-    return isinstance(node, ast.Call) and last_name(node.func) == "backward"
+    return is_call(node, "backward")
 
 
 @error("grad_not_cleared", _RECIPE, loop=True)
@@ -79,9 +80,7 @@ def missing_zero_grad_by_hand(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _leaves_loop(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Break, ast.Return)) or (
-        isinstance(node, ast.Call) and last_name(node.func) in ("requires_grad_", "detach_", "grad")
-    )
+    return isinstance(node, (ast.Break, ast.Return)) or (is_call(node, "requires_grad_", "detach_", "grad"))
 
 
 def _func(event: Event) -> ast.AST:
@@ -204,7 +203,7 @@ def _line(source: Source, event: Event) -> str:
 def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A loop always steps a scheduler before the optimizer."""
     for loop in loops(source):
-        if not any(isinstance(node, ast.Call) and last_name(node.func) == "step" for node in walk(loop.body)):
+        if not any(is_call(node, "step") for node in walk(loop.body)):
             continue
         found = events(code, source, loop.body)
         if _has_event(found, "unknown"):
@@ -247,11 +246,11 @@ def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
 
 
 def _is_range(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in ("range", "trange")
+    return is_call(node, "range", "trange")
 
 
 def _epochs(node: ast.expr) -> set[str]:
-    while isinstance(node, ast.Call) and last_name(node.func) in ("tqdm", "enumerate") and node.args:
+    while is_call(node, "tqdm", "enumerate") and node.args:
         node = node.args[0]
     if isinstance(node, ast.Call) and _is_range(node) and node.args:
         return {ast.unparse(node.args[-1] if len(node.args) < 3 else node.args[1])}
@@ -264,7 +263,7 @@ def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     for node in of_type(source.nodes, ast.Try):
         if loop_of(source, node) is None:
             continue
-        if not any(isinstance(one, ast.Call) and last_name(one.func) == "backward" for one in walk(node.body)):
+        if not any(is_call(one, "backward") for one in walk(node.body)):
             continue
         for handler in node.handlers:
             caught = "" if handler.type is None else ast.unparse(handler.type)
