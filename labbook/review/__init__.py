@@ -4,12 +4,13 @@ Start with `reviewer.review_files`: it parses the files, runs every rule and ret
 Nothing is imported or executed; a rule reports nothing where it cannot resolve a name.
 
 - `source_file` is one parsed file; `code_index` covers all files: classes, functions, calls, values of names.
+- `names` and `call_syntax` read single nodes of the syntax tree: what they are called, what they call and assign.
 - `gradient_flow` follows backward, step and zero_grad through a loop; `output_activation` finds the activation that
   produced a value, `eval_loops` evaluation loops, `partial_device_move` batches that are moved only in part.
 - `unread_options` finds options of the command line that no line reads; the check of a configuration calls it.
 - `rules/` contains the rules, one module per subject.
 
-To add a rule, write one function in the right module of `rules/`, with the decorator `rule`, and add a faulty and a
-correct snippet to `tests/data/review/`. A rule names the id of a symptom page, which has title, cause and advice.
+To add a rule, write one function in the right module of `rules/`, with the decorator of its severity, and add a faulty
+and a correct snippet to `tests/data/review/`. A rule names the id of a symptom page, which has title, cause and advice.
 Checks of running programs belong to `health/`.
 """
