@@ -117,7 +117,6 @@ class Step(Event, total=False):
     local: bool
     in_backward: Count
     samples: Finite
-    mem: Count
     ph: PhaseSeconds
     collective: float
     calls: Count

@@ -134,8 +134,7 @@ those calls in the last step). `agg`, for `n` > 1: of each of them [min, max, me
 finite values, count of others]. `backwards`: calls of `backward` in the window. `skipped`: steps that a gradient scaler
 skipped; `n` is 0 where nothing but skipped steps is left to tell. `scale`: of the gradient scaler. `local`: the norm is
 that of this rank's part of sharded gradients, the squares of all ranks add up. `in_backward`: steps of single
-parameters, made inside `backward`, that this step represents. `samples`: first axis of the batch. `mem`: allocated
-bytes on the device."""
+parameters, made inside `backward`, that this step represents. `samples`: first axis of the batch."""
 
 SCALARS = "scalars"
 """Numbers that the program logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "paddle", "labbook"."""
