@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from labbook.frozen import dataclass
-from labbook.review.call_syntax import is_call
+from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.names import LOOPS, SCOPES, Loop, dotted_target, last_name, loops, of_type, parameters, walk
 from labbook.review.source_file import Source
@@ -78,10 +78,44 @@ def events(code: Code, source: Source, body: Sequence[ast.stmt]) -> list[Event]:
     return found
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call in a loop, or in a function that the loop calls.
+
+    Args:
+        named: Parameter of that function -> its name in the loop.
+        depth: Number of calls between the loop and this one.
+        always: Whether it runs in every iteration.
+    """
+
+    code: Code
+    source: Source
+    node: ast.Call
+    named: dict[str, str]
+    depth: int
+    always: bool
+
+    @property
+    def on(self) -> str:
+        """Name that the object of the method has in the loop, "" for a function."""
+        return self.name_in_loop(receiver(self.node))
+
+    def name_in_loop(self, node: ast.expr | None) -> str:
+        """Return the name that an object has in the loop: parameters and `self` are replaced."""
+        text = _text(node) if node is not None else ""
+        first = text.partition(".")[0].partition("[")[0]
+        return f"{self.named[first]}{text.removeprefix(first)}" if first in self.named else text
+
+    def event(self, what: str, on: str | None = None, *, sure: bool = True) -> Event:
+        """Return an event of this call, on its object unless another is named."""
+        named = self.on if on is None else on
+        return Event(what, named, self.node, sure, self.always, self.source, self.depth == 0)
+
+
 def _events(code: Code, source: Source, body: Sequence[ast.AST], named: dict[str, str], depth: int) -> Iterator[Event]:
     for node, always in _iter_in_order(body, True):
         if isinstance(node, ast.Call):
-            yield from _call(code, source, node, named, depth, always)
+            yield from _events_of_call(_Call(code, source, node, named, depth, always))
         elif isinstance(node, ast.Assign) and any(_is_grad(one) for one in node.targets):
             yield Event("zero", "*", node, True, always, source)
 
@@ -104,69 +138,48 @@ def _is_grad(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "grad"
 
 
-def _call(
-    code: Code, source: Source, call: ast.Call, named: dict[str, str], depth: int, always: bool
-) -> Iterator[Event]:
-    name, func = last_name(call.func), call.func
-    on = _renamed(_text(func.value), named) if isinstance(func, ast.Attribute) else ""
-    dotted = source.dotted(func)
-    direct = depth == 0
+def _events_of_call(call: _Call) -> Iterator[Event]:
+    name, func = last_name(call.node.func), call.node.func
     if name in _ZERO or ("grad" in name and any(word in name for word in ("zero", "clear", "reset"))):
-        yield Event("zero", on, call, True, always, source, direct)
-    elif name == "zero_" and ".grad" in on:
-        yield Event("zero", "*", call, True, always, source, direct)
-    elif name == "backward" or dotted in ("torch.autograd.grad", "paddle.grad"):
-        yield Event("backward", on, call, True, always, source, direct)
+        yield call.event("zero")
+    elif name == "zero_" and ".grad" in call.on:
+        yield call.event("zero", "*")
+    elif name == "backward" or call.source.dotted(func) in ("torch.autograd.grad", "paddle.grad"):
+        yield call.event("backward")
     elif name in CLIPS:
-        yield Event("clip", on, call, True, always, source, direct)
+        yield call.event("clip")
     elif name == "minimize":
-        yield Event("backward", on, call, False, always, source, direct)
-        yield Event("step", on, call, False, always, source, direct)
+        yield call.event("backward", sure=False)
+        yield call.event("step", sure=False)
     elif name in ("step", "step_") and isinstance(func, ast.Attribute):
-        yield from _step(code, source, call, on, named, always, direct)
+        yield from _events_of_step(call)
     else:
-        yield from _other_call_events(code, source, call, named, depth, always)
+        yield from _events_of_other(call)
 
 
-def _renamed(text: str, named: dict[str, str]) -> str:
-    """Return the name that an object of a called function has in the loop: its parameters and `self` are replaced."""
-    first = text.partition(".")[0].partition("[")[0]
-    return f"{named[first]}{text.removeprefix(first)}" if first in named else text
-
-
-def _step(
-    code: Code, source: Source, call: ast.Call, on: str, named: dict[str, str], always: bool, direct: bool
-) -> Iterator[Event]:
-    assert isinstance(call.func, ast.Attribute)
-    receiver = call.func.value
-    kind = code.kind(source, receiver)
+def _events_of_step(call: _Call) -> Iterator[Event]:
+    kind, on, given = call.code.kind(call.source, receiver(call.node)), call.on, call.node.args
     name = kind.name if kind is not None and kind.definition is None else ""
-    if name.endswith("GradScaler") and call.args:
-        inner = code.kind(source, call.args[0])
-        text = _text(call.args[0])
-        yield Event(
-            "step", _renamed(text, named), call, is_optimizer(inner.name if inner else ""), always, source, direct
-        )
+    if name.endswith("GradScaler") and given:
+        inner = call.code.kind(call.source, given[0])
+        yield call.event("step", call.name_in_loop(given[0]), sure=is_optimizer(inner.name if inner else ""))
     elif is_optimizer(name):
         # With a closure, step() clears gradients and calls backward.
-        if call.args and not isinstance(call.args[0], ast.Constant):
-            yield Event("unknown", on, call, True, always, source, direct)
-        yield Event("step", on, call, True, always, source, direct)
-    elif is_scheduler(name):
-        yield Event("schedule", on, call, True, always, source, direct)
-    elif _contains_word(on, ("sched", "lr_")):
-        yield Event("schedule", on, call, False, always, source, direct)
+        if given and not isinstance(given[0], ast.Constant):
+            yield call.event("unknown")
+        yield call.event("step")
+    elif is_scheduler(name) or _contains_word(on, ("sched", "lr_")):
+        yield call.event("schedule", sure=is_scheduler(name))
     elif _contains_word(on, ("optim", "opt", "solver")) and not _contains_word(on, ("option",)):
-        yield Event("step", on, call, False, always, source, direct)
+        yield call.event("step", sure=False)
         # The step of a custom optimizer class (a proximal one, a wrapper) may do anything.
         own = kind is not None and (kind.definition is not None or kind.name.rsplit(".", 1)[-1][:1].isupper())
-        if call.args or own:
-            yield Event("unknown", on, call, False, always, source, direct)
-    elif _contains_word(on, ("scaler",)) and call.args:
-        text = _text(call.args[0])
-        yield Event("step", _renamed(text, named), call, False, always, source, direct)
+        if given or own:
+            yield call.event("unknown", sure=False)
+    elif _contains_word(on, ("scaler",)) and given:
+        yield call.event("step", call.name_in_loop(given[0]), sure=False)
     elif not name and not _contains_word(on, ("env", "profiler", "prof", "timer", "bar")):
-        yield Event("unknown", on, call, False, always, source, direct)
+        yield call.event("unknown", sure=False)
 
 
 def is_optimizer(name: str) -> bool:
@@ -186,28 +199,23 @@ def _contains_word(on: str, parts: tuple[str, ...]) -> bool:
     return any(part in last for part in parts)
 
 
-def _other_call_events(
-    code: Code, source: Source, call: ast.Call, named: dict[str, str], depth: int, always: bool
-) -> Iterator[Event]:
-    followed = code.function_named(source, call.func)
-    if followed is not None and depth < _MAX_DEPTH:
+def _events_of_other(call: _Call) -> Iterator[Event]:
+    """Yield the events of the function that a call runs, or an unknown one where it is not known and may matter."""
+    code, source, node = call.code, call.source, call.node
+    followed = code.function_named(source, node.func)
+    if followed is not None and call.depth < _MAX_DEPTH:
         where, function = followed
         names = parameters(function)
-        given = [_text(arg) for arg in call.args]
+        given: list[ast.expr | None] = [*node.args]
         if where.class_of(function) is not None and names[:1] == ["self"]:
-            is_method = isinstance(call.func, ast.Attribute) and last_name(call.func) == function.name
-            given.insert(0, _text(call.func.value if is_method else call.func))  # type: ignore[attr-defined]
-        arguments = dict(zip(names, given, strict=False))
-        arguments.update({k.arg: _text(k.value) for k in call.keywords if k.arg})
-        arguments = {name: _renamed(text, named) for name, text in arguments.items()}
-        for event in _events(code, where, function.body, arguments, depth + 1):
+            given.insert(0, (last_name(node.func) == function.name and receiver(node)) or node.func)
+        arguments = dict(zip(names, given, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg}
+        named = {name: call.name_in_loop(value) for name, value in arguments.items()}
+        for event in _events(code, where, function.body, named, call.depth + 1):
             inner = (event.inner or event.node) if where is source else None
-            yield Event(event.what, event.on, call, event.sure, always and event.always, source, False, inner)
-        return
-    if _harmless(code, source, call):
-        return
-    on = _text(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    yield Event("unknown", _renamed(on, named), call, False, always, source, depth == 0)
+            yield Event(event.what, event.on, node, event.sure, call.always and event.always, source, False, inner)
+    elif not _harmless(code, source, node):
+        yield call.event("unknown", sure=False)
 
 
 def _harmless(code: Code, source: Source, call: ast.Call) -> bool:
