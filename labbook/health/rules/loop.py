@@ -206,9 +206,8 @@ def head_fits_loss(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.loss_activation_mismatch.softmax")
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))
         if loss.get("soft") and loss.get("fn") == "cross_entropy" and _has_several_classes(signals, loss):
-            observed, advice = (
-                message(f"health.loss_activation_mismatch.{key}") for key in ("several", "several_advice")
-            )
+            observed = message("health.loss_activation_mismatch.several")
+            advice = message("health.loss_activation_mismatch.several_advice")
             return Outcome("warn", observed, called_in_sentence(line), place_of(line), advice=advice)
         ends = whole or _sigmoid_before(signals, loss) or ("relu" if low == 0.0 and (zero or 0.0) > 0.1 else "")
         missed = _targets_out_of_reach(loss, ends)
