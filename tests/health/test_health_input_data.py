@@ -264,6 +264,9 @@ def test_classes_only_in_validation(ask):
     assert ask("new_labels_in_val", signals=signals([])) is None
     later = {**signals([7]), "losses": ({**classifier(), "target": {"shape": [32], "min": 0, "max": 9}},)}
     assert ask("new_labels_in_val", signals=later) is None, "a later phase of the training has these classes"
+    lengths = epoch([0, 1, 16] * 30, phase="eval") | {"loader": None}
+    whole = signals([])
+    assert ask("new_labels_in_val", signals={**whole, "prints": (*whole["prints"], lengths)}) is None, "arguments"
 
 
 LOADER = {"index": 0, "batch_size": 32, "length": 640, "batches": 20, "shuffle": True, "sampler": "RandomSampler"}

@@ -40,8 +40,11 @@ _SEGMENTS = 2
 
 def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
     """Returns how often each class was seen in a phase: in its longest epoch, else in the inspected batches."""
-    epochs = [e.get("histogram", {}) for e in signals.prints if e.get("phase") == phase]
-    longest: Mapping[str, int] = max(epochs, key=lambda h: sum(h.values()), default={})
+    epochs = [e for e in signals.prints if e.get("phase") == phase]
+    # Without a loader, whole numbers among the arguments of a model, as lengths of sequences, pass for labels.
+    loaded = [e.get("histogram", {}) for e in epochs if e.get("loader") is not None]
+    counts = loaded if any(loaded) else [e.get("histogram", {}) for e in epochs]
+    longest: Mapping[str, int] = max(counts, key=lambda h: sum(h.values()), default={})
     seen = Counter(longest)
     if not seen:
         for batch in signals.batches:
