@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.names import dotted_target, last_name, of_type, walk
@@ -48,10 +48,13 @@ def evaluations(code: Code, source: Source) -> Iterator[ast.Call]:
 
 def _is_named_as_evaluation(source: Source, loop: ast.For | ast.AsyncFor) -> bool:
     function = source.function(loop)
-    names = [*_names_in(loop.iter), *([function.name] if function is not None else [])]
-    words = {word for name in names for word in re.split(r"[_\d]+|(?<=[a-z])(?=[A-Z])", name)}
-    lower = {word.lower() for word in words}
-    return bool(lower & _EVALUATION_WORDS) and not lower & _TRAINING_WORDS
+    return names_evaluation([*_names_in(loop.iter), *([function.name] if function is not None else [])])
+
+
+def names_evaluation(names: Iterable[str]) -> bool:
+    """Whether these names have a word for evaluation, and none for training."""
+    words = {word.lower() for name in names for word in re.split(r"[_\d]+|(?<=[a-z])(?=[A-Z])", name)}
+    return bool(words & _EVALUATION_WORDS) and not words & _TRAINING_WORDS
 
 
 def _takes_batch(call: ast.Call, batch: set[str]) -> bool:

@@ -162,10 +162,10 @@ class DataLoaders:
             known = self._iterators.get(iterator)
             if known is not None:
                 known["batch"] += 1
-            if monitor.skipping:
-                monitor.fresh = None
-                return
-            if known is None or (monitor.thread is not None and not monitor.is_followed_thread()):
+            followed = monitor.thread is None or monitor.is_followed_thread()
+            if followed and (monitor.skipping or known is None):
+                monitor.fresh, monitor.windows.evaluated = None, []  # the next forward is of no earlier batch
+            if monitor.skipping or known is None or not followed:
                 return
             place = known["loader"], known["epoch"]
             batch = Batch(*place)

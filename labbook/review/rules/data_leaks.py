@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code, Kind
+from labbook.review.eval_loops import names_evaluation
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
 from labbook.review.names import Function, assigns, dotted_target, last_name, of_type, parameters, walk
@@ -208,11 +209,8 @@ def _is_window(node: ast.AST, index: str) -> bool:
 @warning("train_val_overlap", "Kipf and Welling 2017, 3.1: the loss is over the nodes with labels", row="data")
 def trained_on_all_nodes(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of a graph is that of all nodes although the metric is that of the test nodes."""
-    uses = [
-        node for node in source.nodes if isinstance(node, (ast.Name, ast.Attribute)) and _NODES.search(last_name(node))
-    ]
-    read = [node for node in uses if isinstance(node.ctx, ast.Load) and not _is_written(source, node)]
-    parts = {match[1] for node in read if (match := _NODES.search(last_name(node))) is not None}
+    read = list(_read_masks(source))
+    parts = {part for _, part in read}
     if "train" in parts or not parts or not code.calls.get("backward"):
         return
     for call in code.calls_in(source, *_LOSSES):
@@ -222,14 +220,41 @@ def trained_on_all_nodes(code: Code, source: Source) -> Iterator[Hit]:
         masked = any(_NODES.search(last_name(one)) for one in ast.walk(loss or call))
         named = len(whole) == 2 and all(isinstance(one, (ast.Name, ast.Attribute)) for one in whole)
         if known and named and not masked:
-            yield Hit(call, {"loss": ast.unparse(call), "mask": last_name(read[0])})
+            yield Hit(call, {"loss": ast.unparse(call), "mask": last_name(read[0][0])})
             return
 
 
-def _is_written(source: Source, node: ast.AST) -> bool:
-    """Whether a mask is only filled here: `train_mask[:100] = True`."""
+@warning("train_val_overlap", "Kipf and Welling 2017, 5.2: accuracy on the test nodes", row="data")
+def tested_on_training_nodes(code: Code, source: Source) -> Iterator[Hit]:
+    """A function that is named as a test reads the mask of the training nodes, and nothing reads another mask."""
+    read = list(_read_masks(source))
+    named = any(isinstance(one, ast.Constant) and str(one.value).endswith("_mask") for one in source.nodes)
+    if named or {part for _, part in read} != {"train"} or not code.calls.get("backward"):
+        return
+    for node, _ in read:
+        function = source.function(node)
+        if function is not None and names_evaluation([function.name]):
+            yield Hit(node, {"function": function.name, "mask": ast.unparse(node)})
+            return
+
+
+def _read_masks(source: Source) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the names of masks of nodes where they are used, and the part of the data: "train", "val" or "test"."""
+    for node in source.nodes:
+        match = _NODES.search(last_name(node)) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if match is not None and isinstance(node.ctx, ast.Load) and not _is_stored(source, node):  # type: ignore[attr-defined]
+            yield node, match[1]  # type: ignore[misc]
+
+
+def _is_stored(source: Source, node: ast.AST) -> bool:
+    """Whether a mask is only filled or given to a graph: `train_mask[:9] = True`, `Data(train_mask=train_mask)`."""
     outer = source.parents.get(node)
-    return isinstance(outer, ast.Subscript) and outer.value is node and isinstance(outer.ctx, ast.Store)
+    if isinstance(outer, ast.Subscript):
+        return outer.value is node and isinstance(outer.ctx, ast.Store)
+    given = outer.arg or "" if isinstance(outer, ast.keyword) else ""
+    if isinstance(outer, ast.Assign):
+        given = last_name(outer.targets[0])
+    return given == last_name(node)
 
 
 @warning("train_val_overlap", "scikit-learn, cross_val_score: each fold fits a clone of the estimator", row="data")

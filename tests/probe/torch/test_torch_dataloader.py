@@ -42,6 +42,31 @@ def test_a_wrapped_batch_sampler_is_looked_into(run, healthy):
     assert {(loader["batch_size"], loader["drop_last"]) for loader in told} == {(8, True)}
 
 
+MANY = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+train, held_out = torch.randn(24, 2), torch.randn(8, 2)
+for epoch in range(24):
+    for (x,) in DataLoader(TensorDataset(train), 8):
+        optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        for (x,) in DataLoader(TensorDataset(held_out), 8): model(x)
+    model.train()
+print(0)
+"""
+
+
+def test_no_training_step_gets_the_validation_batch_before_it(run, healthy):
+    """As in Keras, which makes new loaders in each epoch: the batches of later ones are not known."""
+    rows = {"train": set(), "eval": set()}
+    for event in healthy(run(MANY, fork="torch")).of("prints"):
+        rows[event["phase"]].update(row[0] for row in event["rows"])
+    assert rows["train"] and rows["eval"] and not rows["train"] & rows["eval"]
+
+
 @pytest.mark.parametrize(("at_end", "batch"), [(False, 2), (True, 3)])
 def test_the_position_leaves_out_a_batch_that_accelerate_fetched_ahead(monkeypatch, at_end, batch):
     class Loader:
