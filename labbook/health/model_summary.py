@@ -80,11 +80,28 @@ def _latest_models(signals: Signals) -> list[Model]:
 
 
 def _distinct_models(signals: Signals) -> list[Model]:
-    """The models; where a program trained several times, those with equal modules once, the last one."""
+    """The models; where a program trained several times, those with equal modules once, the last one.
+
+    Without those that only hold a model that ran, as a module of Lightning does that calls `self.net(x)`.
+    """
     models = _latest_models(signals)
+    models = [model for model in models if not any(_holds(model, other) for other in models)]
     if not signals.trainings:
         return models
     return list({str([list(row.values()) for row in model.get("modules", [])]): model for model in models}.values())
+
+
+def _holds(model: Model, other: Model) -> bool:
+    """Whether no module of a model ran, and another model that ran is one of its modules."""
+    rows, inner = model.get("modules", []), other.get("modules", [])
+    if any(row.get("order") is not None for row in rows) or all(row.get("order") is None for row in inner):
+        return False
+    kinds = {row.get("name", ""): row.get("type", "") for row in rows}
+    return any(
+        all(kinds.get(f"{name}.{row.get('name', '')}".rstrip(".")) == row.get("type", "") for row in inner)
+        for name in kinds
+        if name
+    )
 
 
 def _model(model: Model, signals: Signals) -> dict[str, Any]:

@@ -61,3 +61,15 @@ def test_a_deep_model_is_cut_by_depth(make_run, make_series):
     modules = [{"i": i, "name": f"m{i}", "type": "Linear", "depth": 1 + i % 5, "order": i} for i in range(300)]
     found = summary(make_run(make_series("loss", [1.0]), signals={"models": ({"model": 0, "modules": modules},)}))
     assert {row["depth"] for row in found["models"][0]["rows"]} == {1} and found["models"][0]["left_out"] == 240
+
+
+def test_a_model_that_only_holds_the_one_that_ran_is_not_listed(make_run, make_series, make_model):
+    """As a module of Lightning that calls `self.net(x)`; one that holds another network is listed."""
+    ran = make_model("Linear", "ReLU")
+    names = [("", "Lit"), ("net", ran["root"]), *((f"net.{row['name']}", row["type"]) for row in ran["modules"][1:])]
+    rows = [{"i": at, "name": name, "type": kind, "depth": name.count(".")} for at, (name, kind) in enumerate(names)]
+    ran["modules"][0]["type"] = ran["root"]
+    for kept, modules in ((1, rows), (2, [{**row, "type": "Tanh"} for row in rows])):
+        holder = {"model": 1, "root": "Lit", "modules": modules, "parameters": []}
+        found = summary(make_run(make_series("loss", [1.0]), signals={"models": (ran, holder)}))
+        assert len(found["models"]) == kept
