@@ -183,19 +183,19 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
     assert ask("class_imbalance", signals=signals([1900, 50, 50], reduction="none")).verdict == "note"
     words = [max(1, 2000 // rank) for rank in range(1, 150)]
-    assert ask("class_imbalance", signals=signals(words)).verdict == "note"
+    assert ask("class_imbalance", signals=signals(words, classes=2)).verdict == "not observed", "these are ids"
     table = {"i": 0, "name": "e", "type": "Embedding", "order": 0, "options": {"num_embeddings": 149}}
     model = {"models": ({"model": 0, "modules": [table], "parameters": []},)}
-    for size, rows, verdict in ((149, 149, "not observed"), (150, 149, "note"), (2, 2, "note")):
+    for size, rows, verdict in ((149, 149, "not observed"), (150, 149, "note"), (2, 2, "warn")):
         table["options"] = {"num_embeddings": rows}
-        assert ask("class_imbalance", signals={**signals(words, classes=size), **model}).verdict == verdict
+        labels = signals(words if size > 2 else [1900, 50], classes=size) | model
+        assert ask("class_imbalance", signals=labels).verdict == verdict
     assert ask("class_imbalance", signals=signals([90, 8, 6])).observed.endswith(" of only 104 labels")
     # A label that the loss leaves out is no class.
     masked = ask("class_imbalance", signals=signals([1900, 300, 300], ignored=0.7, ignore_index=0))
     assert masked.verdict == "ok" and masked.observed.startswith("2 classes, 50 %")
-    column = {"shape": [32, 1], "min": 0, "max": 2}
+    column, pixels = ({"shape": [32, *more], "min": 0, "max": 2} for more in ([1], [8, 8]))
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
-    pixels = {"shape": [32, 8, 8], "min": 0, "max": 2}
     found = ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels))
     assert found.verdict == "not observed" and "several labels per sample" in found.observed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from labbook.health.evidence.layer_history import modules_of, roots_of
@@ -52,7 +52,15 @@ def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
                 seen.update(batch.get("labels", {}).get("histogram", {}))
     for ignored in ignored_labels(signals):
         seen.pop(ignored, None)
-    return seen
+    return Counter() if phase == "train" and _are_inputs(seen, signals) else seen
+
+
+def _are_inputs(seen: Iterable[str], signals: Signals) -> bool:
+    """Whether whole numbers are no labels but inputs, as the ids of users: the loss got none so large."""
+    loss = _classifies(signals)
+    if loss is None or loss.get("fn") not in CLASSIFIERS or loss.get("outside", 0) or not loss.get("classes", 0):
+        return False
+    return any(name.isdigit() and int(name) >= loss.get("classes", 0) for name in seen)
 
 
 def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
