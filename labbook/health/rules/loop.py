@@ -169,7 +169,7 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.missing_output_activation.no_softmax", calls=bare)
             return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         top = loss.get("input", {}).get("max")
-        if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) >= _CALLS:
+        if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) > 1:
             observed = message("health.missing_output_activation.positive", largest=top)
             return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         share, seen = loss.get("logprob_rows"), loss.get("observed", 0)

@@ -59,7 +59,8 @@ def _optimizer_totals(inspector, loop, owned):
     for recorder, optimizer in owners:
         if recorder.index not in loop.of:  # it never stepped, or in another thread, whose gradients are not read
             continue
-        params = framework_state.parameters(optimizer)
+        # Batch norms of PaddlePaddle have their running statistics among the parameters, without a gradient.
+        params = [p for p in framework_state.parameters(optimizer) if not p.stop_gradient]
         lost = [p for p in params if id(p) not in owned and p._grad_ivar() is None and owned]
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | {id(p) for p in params if p._grad_ivar() is not None})

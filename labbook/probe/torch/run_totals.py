@@ -63,7 +63,7 @@ def _optimizer_totals(inspector, loop, owned):
     owners = living_optimizers(inspector)
     loop.facts["held_twice"] = _count_doubly_optimized([optimizer for _, optimizer in owners])
     for recorder, optimizer in owners if owned else ():
-        params = parameters(optimizer)
+        params = [p for p in parameters(optimizer) if p.requires_grad]
         lost = [p for p in params if id(p) not in owned and id(p) not in inspector.had_gradient]
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | set(inspector.had_gradient))

@@ -18,7 +18,7 @@ _FORUM = "PyTorch documentation: autograd mechanics"
 _LOSSES = {
     "cross_entropy": "cross_entropy", "CrossEntropyLoss": "cross_entropy",
     "softmax_with_cross_entropy": "cross_entropy",
-    "nll_loss": "nll", "NLLLoss": "nll",
+    "nll_loss": "nll", "NLLLoss": "nll", "kl_div": "kl", "KLDivLoss": "kl",
     "binary_cross_entropy_with_logits": "bce_logits", "BCEWithLogitsLoss": "bce_logits",
     "binary_cross_entropy": "bce", "BCELoss": "bce",
 }  # fmt: skip
@@ -72,7 +72,7 @@ def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
 def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
     """Raw outputs are passed to a loss that expects probabilities or log-probabilities."""
     for call, loss, given in _loss_calls(code, source):
-        if loss == "nll" and given in ("linear", "softmax", "conv", "sigmoid"):
+        if loss in ("nll", "kl") and given in ("linear", "softmax", "conv", "sigmoid"):
             yield Hit(call, {"wants": "log_softmax", "given": given, "other": "cross_entropy"})
         elif loss == "bce" and given in ("linear", "conv", "tanh", "log_softmax"):
             yield Hit(call, {"wants": "sigmoid", "given": given, "other": "binary_cross_entropy_with_logits"})

@@ -87,6 +87,29 @@ def test_optimizers_tell_which_model_they_train(probed):
     assert done.of("loop")[-1]["outside"] == []
 
 
+REPLACED = """
+import gc
+import paddle
+from paddle import nn
+
+def train():
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1D(3))
+    rule = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+    for _ in range(40):
+        net(paddle.randn([5, 4])).sum().backward(); rule.step(); rule.clear_grad()
+    return net, rule
+
+first = train()[1]
+gc.collect()
+net, second = train()
+"""
+
+
+def test_running_statistics_of_a_model_that_is_gone_are_no_stale_parameters(probed):
+    loop = probed(sys.executable, probed.write("replaced.py", REPLACED), OMP_NUM_THREADS="1").of("loop")[-1]
+    assert not loop.get("stale")
+
+
 AFTER = """
 import paddle
 import paddle.nn.functional as F
