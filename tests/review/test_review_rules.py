@@ -127,6 +127,52 @@ def test_a_root_of_a_sum_of_squares_in_each_row_is_a_note(tmp_path, distance, fo
 
 
 @pytest.mark.parametrize(
+    ("wrong", "right", "rule"),
+    [
+        ("x / x.norm()", "x / (x.norm() + 1e-8)", "divisor-of-zero"),
+        ("(x - x.mean()) / x.std(0)", "(x - x.mean()) / x.std(0).clamp(min=1e-6)", "divisor-of-zero"),
+        ("(x - m) / torch.sqrt(x.var(0))", "(x - m) / torch.sqrt(x.var(0) + 1e-5)", "divisor-of-zero"),
+        ("(x * y).sum() / (x.norm(dim=1) * y.norm(dim=1))", "(x * y).sum() / (3 * y.exp().sum(1))", "divisor-of-zero"),
+        ("x.sum() / (y > 0).float().sum()", "x.sum() / (y > 0).sum().clamp(min=1)", "divisor-of-zero"),
+        ("F.relu(x) / F.relu(x).sum(1)", "F.relu(x) / F.softmax(x).sum(1)", "divisor-of-zero"),
+        (
+            "2 * (x * y).sum() / (x.sum() + y.sum())",
+            "(2 * (x * y).sum() + 1) / (x.sum() + y.sum() + 1)",
+            "divisor-of-zero",
+        ),
+        ("y.sum() / torch.bincount(y)", "y.sum() / torch.bincount(y).clamp(min=1)", "divisor-of-zero"),
+        ("x / x.norm()", "torch.nan_to_num(x / x.norm())", "divisor-of-zero"),
+        ("x / x.norm()", "x / x.norm() if x.any() else x", "divisor-of-zero"),
+        ("torch.log(F.relu(x))", "torch.log(F.softplus(x))", "unstable-logarithm"),
+        ("torch.log(1 - torch.tanh(x) ** 2)", "torch.log(1 - torch.tanh(x) ** 2 + 1e-6)", "unstable-logarithm"),
+        ("torch.log(1 + torch.exp(x))", "torch.log(1 + torch.exp(-x.abs()))", "overflowing-exponential"),
+        ("torch.log(y / x.exp().sum(1))", "torch.log(y / y.sum(1))", "overflowing-exponential"),
+        ("torch.acos((y @ x - 1) / 2)", "torch.acos((y @ x).clamp(-0.99, 0.99))", "infinite-gradient"),
+        ("x * torch.log(x / y)", "x * torch.log(x / y + 1e-9)", "logarithm-times-itself"),
+        ("x * x.log()", "x.exp() * x", "logarithm-times-itself"),
+        ("(x - y).pow(0.5)", "(x - y).pow(2)", "power-of-negative"),
+        ("torch.pow(x - y, 1.5)", "torch.pow((x - y).abs(), 1.5)", "power-of-negative"),
+        ("torch.where(x > 0, x.log(), y)", "torch.where(x > 0, x.clip(1e-6).log(), y)", "gradient-of-branch-not-taken"),
+    ],
+)
+def test_an_operation_that_is_not_finite_everywhere_unless_its_argument_is_bounded(tmp_path, wrong, right, rule):
+    code = (
+        "import torch\nimport torch.nn.functional as F\n\ndef loss(x, y, m):\n    for _ in range(2):\n        m = {}\n"
+    )
+    script = tmp_path / "loss.py"
+    script.write_text(code.format(wrong), encoding="utf-8")
+    assert [one.rule for one in review_files([script]).violations] == [rule]
+    script.write_text(code.format(right), encoding="utf-8")
+    assert review_files([script]).violations == ()
+
+
+def test_data_that_is_scaled_once_is_not_noted(tmp_path):
+    script = tmp_path / "data.py"
+    script.write_text("import torch\nx = torch.randn(9, 3)\nx = (x - x.mean(0)) / x.std(0)\n", encoding="utf-8")
+    assert review_files([script]).violations == ()
+
+
+@pytest.mark.parametrize(
     ("scaling", "division", "found"),
     [
         ("(x - x.mean(0)) / x.std(0)", "a, b = train_test_split(z, test_size=0.2)", True),

@@ -24,13 +24,14 @@ class LossExpression:
 
     Args:
         outputs: Weak references to what the model returned: what made that is none of the expression. Where the
-            program has kept none of it, this is not known.
+            program has kept none of it, this is not known. Without any the whole graph is.
     """
 
     def __init__(self, tensors, outputs=()):
         held = [t for t in (output() for output in outputs) if t is not None and not t.stop_gradient]
         self._ends = [t.grad_fn for t in held if t.grad_fn is not None]
         self._roots = [t.grad_fn for t in tensors or () if t is not None and not t.stop_gradient]
+        self._is_whole = not outputs
         self._known = {node.node_ptr() for node in self._ends}
 
     def chain(self):
@@ -72,8 +73,9 @@ class LossExpression:
             kept.append(node)  # an address identifies its node only while the node lives
             below = [following for following in node.next_functions if following is not None]
             kinds.append(_kind(node))
-            if not any("Accumulation" in following.name() for following in below):
-                waiting.extend(below)
+            computed = [following for following in below if "Accumulation" not in following.name()]
+            if self._is_whole or len(computed) == len(below):
+                waiting.extend(computed)
         return kinds
 
 

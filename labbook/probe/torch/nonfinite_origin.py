@@ -40,7 +40,8 @@ class NonfiniteOrigin:
     """One search.
 
     Args:
-        outputs: Weak references to what the model returned: what made that is none of the expression.
+        outputs: Weak references to what the model returned: what made that is none of the expression. Without any
+            the whole graph is.
 
     Attributes:
         nodes: Operations of the expression, the one that made the loss first, each before those it takes from.
@@ -51,6 +52,7 @@ class NonfiniteOrigin:
         self.stats = stats
         held = [tensor for tensor in (output() for output in outputs) if tensor is not None]
         self._ends = {tensor.grad_fn: tensor for tensor in held if tensor.grad_fn is not None}
+        self._is_whole = not outputs
         self._edges = {}
         self._given = {}
         self._known = {}
@@ -59,7 +61,7 @@ class NonfiniteOrigin:
         self._walk([t.grad_fn for t in tensors or () if t is not None and t.grad_fn is not None])
 
     def _walk(self, roots):
-        """Processes the nodes, each before those it takes from; the model begins where a node takes a leaf itself."""
+        """Processes the nodes, each before those it takes from; a model begins where a node takes a leaf itself."""
         done, finished = set(), []
         waiting = [(node, False) for node in roots]
         while waiting:
@@ -71,8 +73,8 @@ class NonfiniteOrigin:
                 continue
             done.add(node)
             below = [following for following, _ in node.next_functions if following is not None]
-            model = any(hasattr(following, "variable") for following in below)
-            self._edges[node] = [] if model else below
+            computed = [following for following in below if not hasattr(following, "variable")]
+            self._edges[node] = computed if self._is_whole or len(computed) == len(below) else []
             waiting.append((node, True))
             waiting += [(following, False) for following in reversed(self._edges[node])]
         self.nodes = finished[::-1]

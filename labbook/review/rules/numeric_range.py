@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
+from labbook.review.expressions import AS_IS, constant, number, without_form
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import dotted_target, last_name, of_type
+from labbook.review.names import LOOPS, dotted_target, last_name, of_type
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, warning
+from labbook.review.violation import Hit, note, warning
 
 _LOGARITHMS = ("log", "log2", "log10")
+_NOT_EVERYWHERE = (*_LOGARITHMS, "exp", "sqrt", "rsqrt", "acos", "asin", "atanh", "reciprocal")
+_PRODUCTS = ("sum", "cosine_similarity", "dot", "bmm", "matmul", "einsum", "trace")
+_SPREADS = ("std", "norm", "vector_norm", "bincount", "count_nonzero")
+_REPLACING = ("where", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_")
 _INFINITE = {"acos": "1", "arccos": "1", "sqrt": "0"}
 _BOUNDED = {"acos": "x.clip(-1 + 1e-7, 1 - 1e-7)", "arccos": "x.clip(-1 + 1e-7, 1 - 1e-7)", "sqrt": "x + 1e-12"}
 _LIMITED = {
@@ -26,12 +32,15 @@ _STABLE = {
     "sigmoid": "logsigmoid(x)",
     "1 - softmax": "log(-expm1(log_softmax(x)))",
     "1 - sigmoid": "logsigmoid(-x)",
+    "relu": "softplus(x) + 1e-6",
+    "1 - tanh ** 2": "2 * (log(2) - x - softplus(-2 * x))",
 }
+_REACH_0 = ("softmax", "sigmoid", "relu")
 
 
 @warning("loss_nonfinite", "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
 def unstable_logarithm(code: Code, source: Source) -> Iterator[Hit]:
-    """A logarithm is taken of probabilities that can be exactly 0: of a softmax, a sigmoid, or 1 minus one of them."""
+    """A logarithm is taken of what can be exactly 0: a probability, a relu, 1 - tanh ** 2."""
     for node in of_type(source.nodes, ast.Call):
         if last_name(node.func) not in _LOGARITHMS:
             continue
@@ -49,17 +58,26 @@ def _argument(source: Source, call: ast.Call) -> ast.expr | None:
 
 
 def _probability(code: Code, source: Source, node: ast.expr, depth: int) -> str:
-    """Return "softmax", "sigmoid", "1 - softmax" or "1 - sigmoid" for a value that nothing keeps away from 0."""
+    """Return a key of `_STABLE` for a value that nothing keeps away from 0, else ""."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-        is_one = isinstance(node.left, ast.Constant) and node.left.value == 1
-        kind = _probability(code, source, node.right, depth) if is_one else ""
-        return f"1 - {kind}" if kind in ("softmax", "sigmoid") else ""
+        return _complement(code, source, node, depth)
     if dotted_target(node) and depth < 2:
         value = code.value(source, dotted_target(node), node)
         if isinstance(value, ast.BinOp):
             return _probability(code, source, value, depth + 1)
     kind = last_operation(code, source, node)
-    return kind if kind in ("softmax", "sigmoid") else ""
+    return kind if kind in _REACH_0 else ""
+
+
+def _complement(code: Code, source: Source, node: ast.BinOp, depth: int) -> str:
+    """Return "1 - softmax", "1 - sigmoid" or "1 - tanh ** 2" for such a difference, else ""."""
+    if number(node.left) != 1.0:
+        return ""
+    squared = _squared(code, source, node.right)
+    if squared is not None:
+        return "1 - tanh ** 2" if last_operation(code, source, squared) == "tanh" else ""
+    kind = _probability(code, source, node.right, depth)
+    return f"1 - {kind}" if kind in ("softmax", "sigmoid") else ""
 
 
 @warning("loss_nonfinite", "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32")
@@ -70,6 +88,11 @@ def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
             given = _argument(source, node)
             total = given is not None and _argument_of_sum(code, source, given)
             scores, stable = _argument_of_exp(code, source, total) if total else None, "logsumexp"
+            if scores is None and isinstance(given, ast.BinOp) and isinstance(given.op, ast.Div):
+                total = _argument_of_sum(code, source, given.right)
+                scores, stable = _argument_of_exp(code, source, total) if total else None, "log_softmax"
+            if scores is None and given is not None:
+                scores, stable = _argument_of_softplus(code, source, given), "softplus"
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             total = _argument_of_sum(code, source, node.right)
             above = _argument_of_exp(code, source, node.left) if total else None
@@ -91,7 +114,7 @@ def infinite_gradient(code: Code, source: Source) -> Iterator[Hit]:
         if not isinstance(node, ast.Call) or name not in _INFINITE or (given := _argument(source, node)) is None:
             continue
         value = _value(code, source, given)
-        computed = _is_cosine(value) if name != "sqrt" else _is_row_sum_of_squares(code, source, value)
+        computed = _is_cosine(code, source, value) if name != "sqrt" else _is_row_sum_of_squares(code, source, value)
         if computed and not is_under_no_grad(source, node):
             # A root is fine where no two rows are equal, as the distances of atoms.
             severity = "note" if name == "sqrt" else ""
@@ -139,8 +162,26 @@ def _is_negative(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
 
 
-def _is_cosine(node: ast.expr) -> bool:
-    return is_call(node, "sum", "cosine_similarity", "dot", "bmm", "einsum")
+def _argument_of_softplus(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+    """Return x of `1 + exp(x)`."""
+    value = _value(code, source, node)
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+        return None
+    for one, other in ((value.left, value.right), (value.right, value.left)):
+        if number(one) == 1.0:
+            return _argument_of_exp(code, source, other)
+    return None
+
+
+def _is_cosine(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether an expression is a product of vectors or a trace, perhaps with a number added or as a factor."""
+    node = _value(code, source, node)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return True
+    if isinstance(node, ast.BinOp):
+        numbers = [number(one) is not None for one in (node.left, node.right)]
+        return any(numbers) and _is_cosine(code, source, node.right if numbers[0] else node.left)
+    return is_call(node, *_PRODUCTS)
 
 
 def _is_row_sum_of_squares(code: Code, source: Source, node: ast.expr) -> bool:
@@ -148,8 +189,159 @@ def _is_row_sum_of_squares(code: Code, source: Source, node: ast.expr) -> bool:
     if inner is None or not isinstance(node, ast.Call):
         return False
     axes = len(node.args) - (source.dotted(node.func) != "") + len(node.keywords)
-    square = _value(code, source, inner)
+    return axes > 0 and _squared(code, source, inner) is not None
+
+
+def _squared(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
+    """Return x of `x ** 2`, `x * x`, `x.square()` and `x.pow(2)`, else `None`."""
+    square = _value(code, source, node)
     if isinstance(square, ast.BinOp) and isinstance(square.op, ast.Pow):
-        return axes > 0 and isinstance(square.right, ast.Constant) and square.right.value == 2
-    base = _operand(source, square, "square") or _operand(source, square, "pow")
-    return axes > 0 and base is not None
+        return square.left if number(square.right) == 2.0 else None
+    if isinstance(square, ast.BinOp) and isinstance(square.op, ast.Mult) and _is_same(square.left, square.right):
+        return square.left
+    return _operand(source, square, "square") or _operand(source, square, "pow")
+
+
+@note("loss_nonfinite", "IEEE 754: 0 / 0 is NaN; torch.Tensor.std of equal values is 0")
+def divisor_of_zero(code: Code, source: Source) -> Iterator[Hit]:
+    """Tensors are divided by a spread, a norm, counts or a sum, which nothing keeps away from 0."""
+    for node in source.nodes:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+            continue
+        divisor = _vanishing(code, source, node.right)
+        if divisor is None or is_under_no_grad(source, node) or _is_guarded(source, node):
+            continue
+        # Data that is scaled once, before the training, was looked at; counts of classes depend on the labels.
+        if not _is_call_of(divisor, ("bincount",)) and not _is_repeated(code, source, node):
+            continue
+        yield Hit(node, {"divisor": ast.unparse(node.right), "value": ast.unparse(divisor)})
+
+
+def _vanishing(code: Code, source: Source, node: ast.expr, depth: int = 0) -> ast.expr | None:
+    """Return what is 0 in a divisor for equal, empty or absent values: a call, through names and products."""
+    node = without_form(_value(code, source, node))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and depth < 2:
+        found = (_vanishing(code, source, one, depth + 1) for one in (node.left, node.right))
+        return next((one for one in found if one is not None), None)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sums = [_argument_of_sum(code, source, one) for one in (node.left, node.right)]
+        return node if all(one is not None and not _is_positive(code, source, one) for one in sums) else None
+    root = _operand(source, node, "sqrt")
+    if root is not None:
+        inner = _value(code, source, root)
+        return node if any(_operand(source, inner, name) is not None for name in ("var", "mean")) else None
+    if any(_operand(source, node, name) is not None for name in _SPREADS):
+        return node
+    summed = _operand(source, node, "sum")
+    return node if summed is not None and _can_be_all_zero(code, source, summed) else None
+
+
+def _is_positive(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a tensor has a value above 0 in any case: a softmax, a sigmoid, an exponential."""
+    positive = last_operation(code, source, node) in ("softmax", "sigmoid")
+    return positive or _argument_of_exp(code, source, node) is not None
+
+
+def _can_be_all_zero(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a tensor is a mask, which may select nothing, or the output of a relu."""
+    value = _value(code, source, node)
+    while isinstance(value, ast.Subscript) or (isinstance(value, ast.Call) and last_name(value.func) in AS_IS):
+        inner = value.value if isinstance(value, ast.Subscript) else without_form(value)
+        if inner is value:
+            break
+        value = _value(code, source, inner)
+    return isinstance(value, ast.Compare) or last_operation(code, source, node) == "relu"
+
+
+def _is_repeated(code: Code, source: Source, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a node is in a loop, in a forward, or in a function that is called there."""
+    if any(isinstance(one, LOOPS) for one in source.parents_of(node)):
+        return True
+    function = source.function(node)
+    if function is None or function.name == "forward" or depth > 2:
+        return function is not None and function.name == "forward"
+    return any(_is_repeated(code, where, call, depth + 1) for where, call in code.calls.get(function.name, ()))
+
+
+def _is_guarded(source: Source, node: ast.BinOp) -> bool:
+    """Whether the division is in a branch, or its result selected, by a test of what it divides by."""
+    names = {one.id for one in ast.walk(node.right) if isinstance(one, ast.Name)}
+    for outer in source.parents_of(node):
+        if isinstance(outer, ast.Call) and last_name(outer.func) in _REPLACING:
+            return True
+        test = outer.test if isinstance(outer, (ast.If, ast.IfExp, ast.While)) else None
+        if test is not None and names & {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}:
+            return True
+    return False
+
+
+@note("loss_nonfinite", "torch.xlogy: x * log(y) is NaN where x and y are 0")
+def logarithm_times_itself(code: Code, source: Source) -> Iterator[Hit]:
+    """A term p * log(p), or p * log(p / q), is NaN where p is 0, as in a target of one class."""
+    for node in source.nodes:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult) or is_under_no_grad(source, node):
+            continue
+        for factor, other in ((node.left, node.right), (node.right, node.left)):
+            logarithm = _value(code, source, other)
+            given = _argument(source, logarithm) if _is_call_of(logarithm, _LOGARITHMS) else None
+            if given is not None and isinstance(given, ast.BinOp) and isinstance(given.op, ast.Div):
+                given = given.left
+            if given is None or not _is_same(given, factor) or not dotted_target(factor):
+                continue
+            made = _value(code, source, factor)
+            if not _is_call_of(made, ("exp", "clamp", "clip", "softmax", "sigmoid")):
+                yield Hit(node, {"factor": ast.unparse(factor), "logarithm": ast.unparse(other)})
+
+
+def _is_call_of(node: ast.expr, names: Sequence[str]) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and last_name(node.func) in names
+
+
+@warning("nonfinite_gradient", "torch issue 23156: the gradient of the branch that where() did not take")
+def gradient_of_branch_not_taken(code: Code, source: Source) -> Iterator[Hit]:
+    """`where` selects against an operation that is not finite elsewhere; the backward pass computes 0 * inf there."""
+    for node in source.nodes:
+        is_where = _is_call_of(node, ("where",)) and source.dotted(node.func) in ("torch.where", "paddle.where")  # type: ignore[arg-type]
+        if not is_where or len(node.args) != 3 or is_under_no_grad(source, node):  # type: ignore[attr-defined]
+            continue
+        tested = {ast.dump(one) for one in ast.walk(node.args[0])}  # type: ignore[attr-defined]
+        for branch in node.args[1:]:  # type: ignore[attr-defined]
+            for one in ast.walk(branch):
+                given = _argument(source, one) if _is_call_of(one, _NOT_EVERYWHERE) else None  # type: ignore[arg-type]
+                if given is not None and dotted_target(given) and ast.dump(given) in tested:
+                    severity = "note" if last_name(one.func) == "exp" else ""  # type: ignore[attr-defined]
+                    yield Hit(node, {"operation": ast.unparse(one), "argument": ast.unparse(given)}, severity)
+
+
+@warning("loss_nonfinite", "torch.pow: a negative base with an exponent that is no integer gives NaN")
+def power_of_negative(code: Code, source: Source) -> Iterator[Hit]:
+    """A difference, or a sum with a learned shift, is raised to a power that is learned or no integer."""
+    for node in source.nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            # Of `**` with a number it is not known whether it is one of tensors.
+            base, is_power = node.left, _is_learned(code, source, node.right)
+            exponent = node.right
+        elif isinstance(node, ast.Call) and node.args and (given := _operand(source, node, "pow")) is not None:
+            base, exponent = given, node.args[-1]
+            is_power = _is_fraction(code, source, exponent) or _is_learned(code, source, exponent)
+        else:
+            continue
+        if is_power and _is_signed(_value(code, source, base)) and not is_under_no_grad(source, node):
+            yield Hit(node, {"base": ast.unparse(base), "exponent": ast.unparse(exponent)})
+
+
+def _is_fraction(code: Code, source: Source, node: ast.expr) -> bool:
+    known = constant(code, source, node)
+    return known is not None and known != int(known)
+
+
+def _is_learned(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a name was given a leaf that requires a gradient."""
+    made = [ast.unparse(value) for _, value in code.origins(source, node)] if dotted_target(node) else []
+    return bool(made) and all("requires_grad=True" in one or "Parameter(" in one for one in made)
+
+
+def _is_signed(node: ast.expr) -> bool:
+    """Whether an expression is a sum or difference without a number: `1 - p` and `x + 1e-6` may be above 0."""
+    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.Add))
+    return is_sum and number(node.left) is None and number(node.right) is None  # type: ignore[attr-defined]
