@@ -76,14 +76,19 @@ def _sentences(rule: Rule, found: Violation) -> tuple[Message, Message]:
 
 def _find_nan_exit(run: Run, files: Sequence[Path]) -> tuple[Path, NanExit] | None:
     """Returns the file and branch in which the program itself found a value that is not finite, and left."""
-    from labbook.findings.nan_exits import find_nan_exit
+    from labbook.findings.nan_exits import find_nan_exit, find_only_exit
     from labbook.review.source_file import Unreadable, read_source
 
     printed = run.console.text.splitlines()
-    for path in files if printed else ():
+    backwards = max((one.loop.get("backwards", 0) for one in run.signals), default=0)
+    is_orderly = run.status == "finished" and not run.exceptions
+    for path in files:
         with suppress(OSError, Unreadable):
             if _TESTS_NAN.search(path.read_text(encoding="utf-8", errors="replace")):
-                found = find_nan_exit(read_source(path, path.name), printed)
+                source = read_source(path, path.name)
+                found = find_nan_exit(source, printed)
+                if found is None and is_orderly and len(files) == 1:
+                    found = find_only_exit(source, backwards)
                 if found is not None:
                     return path, found
     return None
@@ -97,6 +102,8 @@ def _judge_nan_exit(path: Path, found: NanExit, causes: Sequence[tuple[Rule, Vio
     """
     place = _place(str(path), found.cell, found.line)
     evidence = [message("health.loss_nonfinite.tested", line=place, printed=found.printed)]
+    if found.count:
+        evidence = [message("health.loss_nonfinite.only_end", line=place, count=found.count)]
     for rule, cause in causes[:_MOST_CAUSES]:
         evidence.append(message("health.in_code", line=_place(cause.file, cause.cell, cause.line)))
         evidence.append(_sentences(rule, cause)[0])

@@ -7,13 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 
 from labbook.frozen import dataclass
-from labbook.review.names import last_name
+from labbook.review.code_index import Code
+from labbook.review.expressions import constant
+from labbook.review.names import dotted_target, last_name, walk
 from labbook.review.source_file import Source
 
 _BAD = ("isnan", "isinf")
 _REDUCTIONS = ("any", "all", "item", "bool")
 _EXITS = ("exit", "quit", "_exit")
 _PRINTS = ("print", "write", "debug", "info", "warning", "warn", "error", "critical", "exception", "log", "success")
+_ENDS = (ast.Break, ast.Return, ast.Raise, ast.Continue, ast.Try, ast.Yield, ast.YieldFrom)
 _FEWEST_LETTERS = 6
 """Letters of a printed text that make it one of this branch. Source: chosen by us."""
 _HOLE = "\0"
@@ -28,13 +31,15 @@ class NanExit:
     Args:
         value: The expression that was tested, such as `loss`.
         line: Line of the test, from 1; `cell`: of a notebook, from 1, or 0.
-        printed: The printed line that shows that the branch ran.
+        printed: The printed line that shows that the branch ran, or "".
+        count: Steps of the loop that only the branch can have ended before, or 0.
     """
 
     value: str
     line: int
     cell: int
-    printed: str
+    printed: str = ""
+    count: int = 0
 
 
 def find_nan_exit(source: Source, printed: Sequence[str]) -> NanExit | None:
@@ -54,6 +59,64 @@ def find_nan_exit(source: Source, printed: Sequence[str]) -> NanExit | None:
                 number, cell, _ = source.line(node)
                 return NanExit(value, number, cell, line.strip())
     return None
+
+
+def find_only_exit(source: Source, backwards: int) -> NanExit | None:
+    """Returns the branch that ended the training loop of a program, where nothing else in the loop can have done so.
+
+    The program has one loop that trains, over a `range` of known length; each pass runs its backward calls, and a test
+    for NaN is the only statement that leaves a pass.
+
+    Args:
+        backwards: Backward calls of the run, which ended without an error; without any the loop must
+            be on the way of the program.
+    """
+    loops = [node for node in source.nodes if isinstance(node, ast.For) and any(map(_is_backward, ast.walk(node)))]
+    if len(loops) != 1:
+        return None
+    loop, code = loops[0], Code([source])
+    count = _length_of_range(code, source, loop.iter)
+    calls = [
+        one for one in loop.body if isinstance(one, (ast.Expr, ast.Assign)) and any(map(_is_backward, ast.walk(one)))
+    ]
+    nodes = list(walk(loop.body))
+    tests = [(node, value, branch) for node in nodes if isinstance(node, ast.If) for value, branch in _branches(node)]
+    inside = {one for _, _, branch in tests if _leaves(branch) for part in branch for one in ast.walk(part)}
+    others = [one for one in nodes if isinstance(one, _ENDS) or _is_exit(one)]
+    if not calls or not inside or backwards >= count * len(calls) or any(one not in inside for one in others):
+        return None
+    if not backwards and not _is_reached(source, loop):
+        return None
+    test, value, _ = tests[0]
+    number, cell, _ = source.line(test)
+    return NanExit(value, number, cell, count=count)
+
+
+def _is_reached(source: Source, statement: ast.stmt) -> bool:
+    """Whether a program that ends without an error must have come to a statement: no branch and no end is before it."""
+    outer = source.parents[statement]
+    block, place = source.blocks[statement]
+    if any(isinstance(one, _ENDS) or _is_exit(one) for one in walk(block[:place])):
+        return False
+    if isinstance(outer, ast.If) and "__name__" in ast.unparse(outer.test):
+        return _is_reached(source, outer)
+    if not isinstance(outer, ast.FunctionDef):
+        return isinstance(outer, ast.Module)
+    calls = [one for one in source.nodes if isinstance(one, ast.Call) and dotted_target(one.func) == outer.name]
+    places = [one for one in map(source.statement, calls) if isinstance(one, (ast.Expr, ast.Assign))]
+    return any(source.function(one) is None and _is_reached(source, one) for one in places)
+
+
+def _is_backward(node: ast.AST) -> bool:
+    """Whether a node computes gradients: `loss.backward()`, `autograd.grad(loss, w)`."""
+    return isinstance(node, ast.Call) and last_name(node.func) in ("backward", "grad")
+
+
+def _length_of_range(code: Code, source: Source, node: ast.expr) -> int:
+    """Returns the length of a `range` from 0 with a number that is known, else 0."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "range" or len(node.args) != 1:
+        return 0
+    return int(constant(code, source, node.args[0]) or 0)
 
 
 def _is_printed_elsewhere(source: Source, branch: Sequence[ast.stmt], line: str) -> bool:
@@ -103,10 +166,13 @@ def _operand(call: ast.Call) -> ast.expr | None:
 def _leaves(branch: Sequence[ast.stmt]) -> bool:
     """Whether statements end the loop, the function or the program."""
     return any(
-        isinstance(one, (ast.Break, ast.Return, ast.Raise))
-        or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and last_name(one.value.func) in _EXITS)
+        isinstance(one, (ast.Break, ast.Return, ast.Raise)) or (isinstance(one, ast.Expr) and _is_exit(one.value))
         for one in branch
     )
+
+
+def _is_exit(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in _EXITS
 
 
 def _outputs(branch: Sequence[ast.stmt]) -> Iterator[ast.Call]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labbook.findings.nan_exits import find_nan_exit
+from labbook.findings.nan_exits import find_nan_exit, find_only_exit
 from labbook.review.source_file import Source
 
 LOOP = """
@@ -57,3 +57,33 @@ def test_the_other_branch_of_a_test_for_finite_values():
     text = "while 1:\n    if torch.isfinite(x):\n        step()\n    else:\n        print('gave up')\n        break\n"
     found = find_nan_exit(Source(Path("a.py"), "a.py", text), ["gave up"])
     assert found is not None and (found.value, found.line) == ("x", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "backwards", "found"),
+    [
+        (("", ""), 3, True),
+        (("", ""), 100, False),
+        (("", ""), 0, True),
+        (("def train():", "if __name__ == '__main__':"), 0, True),
+        (("def train():", "if fits:"), 0, False),
+        (("    for step", "    if not x:\n        exit()\n    for step"), 0, False),
+        (("range(100)", "loader"), 3, False),
+        (("range(100)", "range(COUNT)"), 3, True),
+        (("        loss.backward()", "        if step > 5:\n            break\n        loss.backward()"), 3, False),
+        (("        loss.backward()", "        if step % 2:\n            loss.backward()"), 3, False),
+        (("            break", "            continue"), 3, False),
+        (("torch.isnan(loss)", "loss > 3"), 3, False),
+        (("        loss.b", "        try:\n            go()\n        finally: end()\n        loss.b"), 3, False),
+    ],
+)  # fmt: skip
+def test_a_silent_branch_is_the_only_end_of_the_loop(change, backwards, found):
+    """Nothing is printed: the number of steps and what may end the loop show that the branch ran."""
+    loop = (
+        "for step in range(100):\n    loss = compute()\n    if torch.isnan(loss):\n        break\n    loss.backward()\n"
+    )
+    text = "COUNT = 50\ndef train():\n" + textwrap.indent(loop, "    ") + "train()\n"
+    source = Source(Path("a.py"), "a.py", text.replace(*change))
+    exit = find_only_exit(source, backwards)
+    assert (exit is not None) == found
+    assert exit is None or (exit.value, exit.line, exit.count) == ("loss", 5, 50 if "COUNT)" in change[1] else 100)
