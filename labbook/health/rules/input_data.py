@@ -81,10 +81,14 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether columns had one value in at least 256 samples. Borders of images do, masks too, rare categories may.
 
     Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with at least 16
-    rows: it was given one and the same id in at least 3 looks and 256 times, and was called once a forward: a look is
-    at the first call, and of a table that serves several columns one may hold padding only (chosen by us). Nor are
+    rows: it was given one and the same id in at least 3 looks and 256 times, or once for each position of the input,
+    and was called once a forward: a look is at the first call, and of a table that serves several columns one may hold
+    padding only (chosen by us). Nor are
     inputs that a solver calls a model with judged: it begins at one time and one state.
     """
+    leaves = input_leaves(signals)
+    integer = [leaf for looks in leaves.values() for _, _, leaf in looks if leaf.get("integer")]
+    lengths = {form[1] for leaf in integer if len(form := leaf.get("shape", ())) == 2 and form[0] != form[1]}
     for module in modules_of(signals):
         # A table that is called by a model which was not seen is a root of its own. A class that is derived from it may
         # be given a mask first.
@@ -93,12 +97,12 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
         ids = [look for _, row in module.history if (look := row.get("ids"))]
         looked, seen = sum(count for _, _, count in ids), {i for low, high, _ in ids for i in (low, high)}
         rows = module.options.get("num_embeddings", 0)
-        if len(seen) == 1 and len(ids) >= _FEWEST and looked >= 256 and rows >= 16:
+        enough = looked >= 256 or {count for _, _, count in ids} <= lengths
+        if len(seen) == 1 and len(ids) >= _FEWEST and enough and rows >= 16:
             observed = message("health.constant_feature.id", layer=module.label, id=ids[0][0], count=looked, rows=rows)
             return Outcome("warn", observed)
     if is_unrolled(signals):
         return None
-    leaves = input_leaves(signals)
     last = [looks[-1][2] for looks in leaves.values()]
     tokens = {tuple(one.get("shape", ())) for one in last if one.get("integer") and (one.get("max") or 0) > 1}
     for path, looks in leaves.items():

@@ -207,6 +207,24 @@ def attention_selects(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("positions_missing", family="loop-bug", tier=2, needs=("batches", "tensors"))
+def order_is_seen(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the first attention gives equal tokens equal weights wherever they are: the model has no positions.
+
+    Source: Vaswani et al. 2017, 3.5; chosen by us (tier 2): in at least 3 looks and all of them. A causal mask shows
+    the order to later layers, so that a decoder can do without positions (Kazemnejad et al. 2023): a note.
+    """
+    for (_, line), history in functions_of(signals).items():
+        rows = [row for _, row in history if row.get("unordered") is not None]
+        if len(rows) < _LOOKS or not all(row.get("unordered") for row in rows):
+            continue
+        is_causal = any(row.get("masked") or row.get("ahead") is not None for row in rows)
+        observed = message("health.positions_missing.equal", looks=len(rows))
+        place = (called_in_sentence(line), place_of(line)) if line else ()
+        return Outcome("note" if is_causal else "warn", observed, *place)
+    return None
+
+
 @check("attention_not_scaled", family="activation", tier=2, needs=("tensors",))
 def scores_are_scaled(run: Run, signals: Signals) -> Outcome | None:
     """Whether each attention multiplies its scores by a number far from 1 / sqrt(width of a head).

@@ -166,6 +166,7 @@ class FunctionInspection(ModuleInspection, total=False):
     hidden: Finite
     ahead: int
     even: bool
+    unordered: bool
     scale: list[Finite]
 
 

@@ -41,13 +41,13 @@ sample of all parameters after the step; distributed runs only.
   softmax, log_softmax, dropout; "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or with a
   mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:
   positions of one token are all that it leaves, null without tokens of its shape, and `flags`: what is added to the
-  scores is zeros and ones; "noise": `shape` of normal random
-  numbers; and "view": a new `shape` that takes heads for time, of one that was `viewed`; `line`: "file.py:12", user
-  frame; for softmax `dim` (a number >= 0) and `size` (length of that axis), over the last of 3 or 4 axes, and for
-  attention (torch), `padding_only`, `hidden`: share of the weights under 1e-20, `ahead`: how many later tokens each
-  query sees, -1: nor its own, null unless the same number for all, and `even`: whether each query gives all keys that
-  it sees the same weight; and in paddle, where those between model and loss are looked at, too, `of_output`: it was
-  given the very tensor that the model returned."""
+  scores is zeros and ones; "noise": `shape` of normal random numbers; and "view": a new `shape` that takes heads for
+  time, of one that was `viewed`; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length
+  of that axis), over the last of 3 or 4 axes, and for attention (torch), `padding_only`, `hidden`: share of the weights
+  under 1e-20, `ahead`: how many later tokens each query sees, -1: nor its own, null unless the same number for all,
+  `even`: whether each query gives all keys that it sees the same weight, and `unordered`: whether equal tokens have
+  equal weights or fused keys wherever they are; and in paddle, where those between model and loss are looked at, too,
+  `of_output`: it was given the very tensor that the model returned."""
 
 BATCH = "batch"
 """A batch as it reached the outermost model (or came out of a loader). `phase`: "train" or "eval". `loader`: index,

@@ -3,13 +3,17 @@
 _MOST = 1 << 13
 _SIDE = 64
 _SHORTEST = 4
+FEATURES = 8
+"""Features of keys that are compared."""
 _EQUAL = 1e-6
+_ALIKE = 1e-5
+_FEWEST_PAIRS = 16
 _SEEN = 1e-20
 """Smallest weight of a key that is not hidden: PaddlePaddle's softmax on a CPU gives about 1e-29 for a hidden one."""
 
 
 def describe_attention(weights, exact, batches):
-    """`hidden`, `ahead`, `even` and `padding_only` of a softmax over keys; nothing for any other shape.
+    """`hidden`, `ahead`, `even`, `unordered` and `padding_only` of a softmax over keys; nothing for any other shape.
 
     Args:
         weights: Tensor or array, `(samples, ..., queries, keys)`, no part of a graph.
@@ -31,12 +35,37 @@ def describe_attention(weights, exact, batches):
         "ahead": _tokens_ahead(maps[0]) if shape[-1] == shape[-2] else None,
         "even": exact and 2 * len(several) >= len(seen) and all(map(_is_even, several)),
     }
+    tokens = batches.tokens_of_sample(shape[-1])
+    fields["unordered"] = ignores_order(maps[0], tokens) if exact and not fields["even"] else None
     # The last query sees the most under a causal mask.
     last = weights[:, -1] if len(shape) == 3 else weights[:, 0, -1]
     if shape[0] * shape[-1] <= 2 * _MOST:
         hidden = [weight < _SEEN for row in last.tolist() for weight in row]
         fields["padding_only"] = batches.is_padding_all((shape[0], shape[-1]), hidden)
     return fields
+
+
+def ignores_order(rows, tokens):
+    """Whether numbers of the positions of one sample are the same wherever its tokens are, `None` if that is unknown.
+
+    Args:
+        rows: The weights of the keys for each query, or each feature of the keys; those of hidden keys are 0.
+        tokens: The token at each position, `None` for one that is none.
+    """
+    places = {}
+    for at, token in enumerate(tokens or ()):
+        places.setdefault(token, []).append(at)
+    places.pop(None, None)
+    pairs = [(found[n], found[n + 1]) for found in places.values() for n in range(len(found) - 1)]
+    compared = 0
+    for row in rows if pairs else ():
+        largest = max(map(abs, row))
+        for one, other in pairs:
+            if other < len(row) and min(abs(row[one]), abs(row[other])) >= _SEEN:
+                compared += 1
+                if abs(row[one] - row[other]) > _ALIKE * largest:
+                    return False
+    return True if compared >= _FEWEST_PAIRS else None
 
 
 def tokens_ahead_of_mask(hidden):

@@ -3,6 +3,8 @@
 A framework's `model_inputs.py` reads the tensors.
 """
 
+import math
+
 from ..events.measurement_kinds import BATCH
 from ..training.batch_fingerprints import STILL, histogram_fields
 from .missing_marks import COLUMNS as MARKED_COLUMNS
@@ -142,8 +144,7 @@ class ModelInputs:
     def _constant(self, values, key):
         """How many columns had one value in all batches so far, the first of them, and how many samples these held."""
         low, high = self._column_ranges(values)
-        samples = values.shape[0]
-        known = self._columns.get(key)
+        samples, known = values.shape[0], self._columns.get(key)
         merged = self._merge_ranges(known, low, high) if known is not None and known[0].shape == low.shape else None
         if merged is not None:
             low, high = merged
@@ -204,6 +205,12 @@ class ModelInputs:
                 (rest if is_hidden or not any(row) else seen).add(token)
         return len(seen) == 1 and len(rest) >= _SHORTEST and len(counts) > 1 and not seen & rest
 
+    def tokens_of_sample(self, length):
+        """The tokens of the first sample at each of so many positions, `None` where one is put in front of them."""
+        found = (tokens[:size] for tokens, (_, size), _ in self._sequences if size in (length, length - 1))
+        tokens = next(found, None)
+        return [None] * (length - len(tokens)) + tokens if tokens else None
+
     def _tokens_of(self, shape):
         """The tokens of the batch in that shape, `None` where it holds none."""
         return next((tokens for tokens, known, _ in self._sequences if known == shape), None)
@@ -211,9 +218,7 @@ class ModelInputs:
     def _compare_sequences(self, target):
         """Adds to the fields of the kept sequences by how many tokens the target is ahead of them."""
         kept, self._sequences = self._sequences, []
-        length = 1
-        for size in target.shape:
-            length *= size
+        length = math.prod(target.shape)
         if kept and 0 < length <= TOKENS and "int" in self.stats.dtype(target):
             wanted = self.stats.numbers(target, TOKENS)
             for tokens, shape, fields in kept if wanted is not None else ():
@@ -263,9 +268,8 @@ class ModelInputs:
         if fields["labels"] is None:
             counts = self._histogram(target)
             fields["labels"] = {"histogram": histogram_fields(counts)} if counts is not None else None
-        shape = target.shape
-        if len(shape) == 1 and fields["samples"]:
-            fields["dims_equal"] = fields["dims_equal"] and shape[0] % fields["samples"] == 0
+        if len(target.shape) == 1 and fields["samples"]:
+            fields["dims_equal"] = fields["dims_equal"] and target.shape[0] % fields["samples"] == 0
 
     def _histogram(self, target):
         """How often each class is in the target of a loss; `None` where it has no classes."""

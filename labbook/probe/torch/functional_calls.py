@@ -6,7 +6,13 @@ and only while it is on top; while anything in the program is compiled it is nev
 
 import sys
 
-from ..inspection.attention_weights import describe_attention, mixed_axes, tokens_ahead_of_mask
+from ..inspection.attention_weights import (
+    FEATURES,
+    describe_attention,
+    ignores_order,
+    mixed_axes,
+    tokens_ahead_of_mask,
+)
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
@@ -194,6 +200,8 @@ class FunctionalCalls:
             added = args[mask] if len(args) > mask else kwargs.get("attn_mask")
             facts["ahead"], facts["flags"] = self._tokens_ahead(added, causal), self._is_flags(added)
             facts["even"] = self._is_even(query, key) if causal is not None else None
+            is_bare = added is None or not added.is_floating_point()
+            facts["unordered"] = self._ignores_order(key, axis) if is_bare and not facts["even"] else None
             self.found[key_of] = dict(facts, shape=[query.shape[axis], key.shape[axis]])
 
     def _tokens_ahead(self, mask, causal):
@@ -224,6 +232,15 @@ class FunctionalCalls:
                 return None
             return not query.count_nonzero().item() or self.torch.equal(key, key[..., :1, :].expand_as(key))
 
+    def _ignores_order(self, key, axis):
+        """Whether the keys of equal tokens of the first sample are equal; `axis` is that of time."""
+        tokens = self.inspector.batches.tokens_of_sample(key.shape[axis])
+        if tokens is None or not self.inspector.stats.is_plain(key) or not self.inspector.without_modes.is_possible():
+            return None
+        with self.inspector.without_modes:
+            sample = key.detach()[:, 0] if axis == 0 else key.detach()[(0,) * (key.dim() - 2)]
+            return ignores_order(sample[:, :FEATURES].T.tolist(), tokens)
+
     def _is_padding_all(self, mask, attends):
         """Whether a mask over keys leaves only padding.
 
@@ -234,8 +251,8 @@ class FunctionalCalls:
         if mask is None or not self.inspector.stats.is_plain(mask) or not self.inspector.without_modes.is_possible():
             return None
         with self.inspector.without_modes:
-            if mask.dim() == 4 and mask.shape[1:3] == (1, 1):
-                mask = mask[:, 0, 0]
+            if mask.dim() == 4 and mask.shape[1] == 1 and self.torch.equal(mask, mask[:, :, :1].expand_as(mask)):
+                mask = mask[:, 0, 0]  # of keys, expanded to the queries
             if mask.dim() != 2 or not 0 < mask.numel() <= TOKENS:
                 return None
             hidden = mask < HIDDEN if mask.is_floating_point() else mask.bool() != attends

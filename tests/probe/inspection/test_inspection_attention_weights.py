@@ -7,7 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from labbook.probe.inspection.attention_weights import describe_attention, mixed_axes, tokens_ahead_of_mask
+from labbook.probe.inspection.attention_weights import (
+    describe_attention,
+    ignores_order,
+    mixed_axes,
+    tokens_ahead_of_mask,
+)
 from labbook.probe.inspection.model_inputs import ModelInputs
 
 SIZE = 9
@@ -26,7 +31,8 @@ def scores_of(*leading):
 
 
 def described(weights, batches=None, exact=True):
-    return describe_attention(weights, exact, batches or SimpleNamespace(is_padding_all=lambda shape, hidden: None))
+    unknown = SimpleNamespace(is_padding_all=lambda shape, hidden: None, tokens_of_sample=lambda length: None)
+    return describe_attention(weights, exact, batches or unknown)
 
 
 @pytest.mark.parametrize("leading", [(2,), (2, 3)])
@@ -92,6 +98,7 @@ def test_other_softmaxes_have_nothing(shape):
 def test_a_mask_that_leaves_the_padding(is_inverted, fill, lengths):
     ids = np.where(np.arange(SIZE) < np.array(lengths)[:, None], np.arange(2, 2 + SIZE), 0)
     batches = SimpleNamespace(_tokens_of=lambda shape: ids.ravel().tolist() if shape == ids.shape else None)
+    batches.tokens_of_sample = lambda length: None
     batches.is_padding_all = lambda shape, hidden: ModelInputs.is_padding_all(batches, shape, hidden)
     hidden = (ids != 0) if is_inverted else (ids == 0)
     weights = softmax(scores_of(3, 2), hidden[:, None, None], fill)
@@ -115,3 +122,17 @@ def test_a_mask_that_leaves_the_padding(is_inverted, fill, lengths):
 )
 def test_heads_that_are_split_off_or_joined_without_a_transpose(given, form, mixed):
     assert mixed_axes(given, form) == mixed
+
+
+TOKENS = [None, 4, 5, 4, 6, 5, 4, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("moved", "tokens", "unordered"),
+    [(0.0, TOKENS, True), (0.1, TOKENS, False), (0.0, range(SIZE), None), (0.0, None, None)],
+    ids=["no positions", "positions", "all tokens differ", "no tokens"],
+)
+def test_weights_of_equal_tokens(moved, tokens, unordered):
+    of_token = scores_of()[:, [token or 0 for token in TOKENS]]
+    weights = softmax(of_token + moved * scores_of(), np.arange(SIZE) == 0)
+    assert ignores_order(weights.tolist(), tokens) is unordered
