@@ -15,7 +15,7 @@ from typing import Any
 from labbook.diagnosis.catalogue.run_conditions import MARK
 from labbook.diagnosis.cell_names import describe_missing_name
 from labbook.diagnosis.finding_builder import locate_exception
-from labbook.diagnosis.text.ipynb import Cell
+from labbook.diagnosis.text.ipynb import Cell, read_cells_until
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight
@@ -29,6 +29,7 @@ _BROKEN = (
     *("BrokenPipeError", "EOFError", "FileNotFoundError"),
 )
 _LATER_STEPS = 10
+_MOST_NOTEBOOK = 64 << 20
 
 
 def _is_of_launcher(one: CaughtException | ObservedException) -> bool:
@@ -74,7 +75,7 @@ def collect_run_evidence(run: Run) -> Evidence:
         shape = _RE["enforced" if odd["kind"] == "killed" else "of_library"]
         thrown = (one for one in printed.exceptions if shape.search(one.type))
         raised = (*(replace(one, order=order, frames=frames or one.frames) for one in thrown), *raised)
-    facts |= describe_missing_name(_cells(run), raised)
+    facts |= describe_missing_name(_cells(run) or _cells_of_tool(run, raised), raised)
     return Evidence(
         # An exception that the probe captured has more detail than its printed text.
         exceptions=raised,
@@ -132,6 +133,19 @@ def _cells(run: Run) -> list[Cell]:
         )
         for row in rows
     ]
+
+
+def _cells_of_tool(run: Run, raised: Sequence[ObservedException]) -> list[Cell]:
+    """The cells of a notebook that another tool executed, as `jupyter execute`; empty where its file has changed."""
+    path = Path(run.cwd, run.script)
+    places = ((_RE["cell_place"].match(one.frames[-1].file), one.frames[-1].source) for one in raised if one.frames)
+    place, line = next((pair for pair in places if pair[0]), (None, ""))
+    if place is None or path.suffix != ".ipynb":
+        return []
+    with suppress(OSError):
+        if path.stat().st_size <= _MOST_NOTEBOOK:
+            return read_cells_until(path.read_bytes(), int(place[1]), line)
+    return []
 
 
 def _has_crashed(odd: Mapping[str, Any]) -> bool:

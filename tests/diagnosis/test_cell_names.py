@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.diagnosis.service import Diagnoser, read_file
 from labbook.diagnosis.text.log_reader import read_text
+from labbook.model.run import CaughtException, Frame, Run
 
 USES = "print(table.shape)"
 
@@ -66,3 +68,18 @@ def test_a_cell_above_that_ran_later_counts_as_not_run(tmp_path: Path) -> None:
 def test_a_usual_name_comes_with_its_import() -> None:
     found = Diagnoser().diagnose(read_text("NameError: name 'np' is not defined")).primary
     assert found is not None and found.evidence[0] == "np is usually imported by import numpy as np"
+
+
+@pytest.mark.parametrize(
+    ("count", "cells", "near"),
+    [(2, ("", "import torch", USES, "table = read()"), True), (1, ("import torch", USES, "table = read()"), False)],
+)
+def test_the_cells_of_a_notebook_that_another_tool_executed_are_known(tmp_path, count, cells, near) -> None:
+    path = _notebook(tmp_path, *cells)
+    place = Frame(f"In[{count}]", 1, "<module>", USES, True)
+    raised = CaughtException("main", "NameError", "builtins", "name 'table' is not defined", frames=(place,))
+    run = Run(
+        "i", "failed", ("jupyter", "execute", path.name), str(tmp_path), 0.0, script=path.name, exceptions=(raised,)
+    )
+    found = Diagnoser().diagnose(collect_run_evidence(run)).primary
+    assert found is not None and found.evidence[0].startswith("cell 4 assigns table") == near

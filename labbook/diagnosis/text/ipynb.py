@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from labbook.frozen import dataclass
 from labbook.model.run import is_launcher_error
@@ -49,6 +50,22 @@ def read_cells(content: bytes) -> list[Cell]:
             turn = cell.get("execution_count")
             found.append(Cell(number, _join(cell.get("source")), turn if isinstance(turn, int) else None, failed))
     return found
+
+
+def read_cells_until(content: bytes, count: int, line: str) -> list[Cell]:
+    """The code cells of a `.ipynb` file that a tool executed from the top until one failed.
+
+    Args:
+        count: Which cell with code failed, from 1, as in `In[2]`.
+        line: What failed; where that cell does not have it, the file has changed and the list is empty.
+    """
+    cells = read_cells(content)
+    with_code = [cell for cell in cells if cell.source.strip()]
+    if len(with_code) < count or line not in with_code[count - 1].source:
+        return []
+    failed = with_code[count - 1].number
+    turns = {cell.number: cell.number if cell.number <= failed else None for cell in cells}
+    return [replace(cell, turn=turns[cell.number], failed=cell.number == failed) for cell in cells]
 
 
 def _parse_cells(content: bytes) -> list[object] | None:

@@ -311,7 +311,7 @@ def test_the_line_that_raised_a_message_chooses_the_page(line: str, message: str
             "AttributeError: 'Pool' object has no attribute '_sp'",
             "attribute_of_other_version",
         ),
-        ("keras/x.py", "build", "AttributeError: 'list' object has no attribute 's'", "attribute_missing"),
+        ("keras/x.py", "build", "AttributeError: 'list' object has no attribute '_s'", "attribute_missing"),
         ("gymnasium/vector.py", "reset", "ValueError: too many values to unpack (expected 2)", "env_api_changed"),
         ("torch/utils/cpp_extension.py", "load", "ImportError: No module named 'ops'", "extension_build_failed"),
         ("torch/_inductor/codecache.py", "result", f"BrokenProcessPool: {POOL_DIED}", "compile_backend_failed"),

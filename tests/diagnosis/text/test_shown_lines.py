@@ -17,6 +17,7 @@ SHOWN = {
     "a source line below a warning": 'f.c:9:3: warning: unused variable\n    9 |   char *m = "{}";\n      |   ^~~\n',
     "names of tests": "tests/test_fit.py::test_raises[RuntimeError: {}] PASSED   [ 50%]\ntest_retry[{}] ... ok\n",
     "tests with expected failures": "RuntimeError: {}\n== 9 passed, 1 skipped, 2 xfailed, 1 warning in 2.10s ==\n",
+    "counts of values": "reason\n{}        12\nslow disk        4\nName: count, dtype: int64\n",
     "a table": "| class of failure   | precision | recall | texts |\n| {} | 0.91 | 0.88 | 120 |\n",
     "a list in JSON": '{{\n  "retried": ["{}", "Connection reset by peer"],\n  "times": 3\n}}\n',
     "a translation": 'msgid "{}"\nmsgstr "显存不足"\n',
