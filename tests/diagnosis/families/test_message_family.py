@@ -37,6 +37,12 @@ def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: 
     [
         ("config_error", "AssertionError: img_size specified in both model and data"),
         ("config_error", "ValueError: Unknown growing rule: `lossgide`"),
+        ("config_error", "ValueError: leaf_share must be between 0 and 1, got 3"),
+        ("config_error", "ValueError: The 'folds' parameter should not be None."),
+        ("config_error", "ValueError: You provided both `span` and `width`. Please use only `width`."),
+        ("shape_mismatch", "ValueError: Wrong length for sample marks"),
+        ("shape_mismatch", "ValueError: 'ticks' must be of length 4, not 5"),
+        ("missing_dependency", "RuntimeError: Dendrograms require the extra; this plot requires scipy to be available"),
         ("config_error", "ValueError: Invalid `layout`: 'spiral'. Options are 'grid' and 'circle'."),
         ("config_error", "BoostError: Leaf refresh is not supported by current booster."),
         ("config_error", "AssertionError: seed is defined in both the file and the command line"),
