@@ -174,6 +174,14 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
     ("wanted", "text"),
     [
         ("illegal_instruction_or_segfault", "A/libc: Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0"),
+        (
+            "illegal_instruction_or_segfault",
+            "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit code 3221225620",
+        ),
+        (
+            "cuda_driver_mismatch",
+            'RuntimeError: handle_0 INTERNAL ASSERT FAILED at "../c10/cuda/driver_api.cpp":15, please report a bug.',
+        ),
         ("illegal_instruction_or_segfault", "在某个模型上正常，另一个模型上Fatal signal 11错误"),
         (
             "illegal_instruction_or_segfault",
