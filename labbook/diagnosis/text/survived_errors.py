@@ -78,7 +78,8 @@ def drop_survived(
     def is_kept(one: ObservedException | OutputLine) -> bool:
         text, kind = (one.text, one.kind) if isinstance(one, OutputLine) else (f"{one.type}: {one.message}", "")
         soft = one.rank is None and (is_soft(text) or (kind and not _RE["hard"].search(text)))
-        enough = 1 if kind == "warning" else _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
+        aside = kind == "warning" or _RE["without_class"].search(text)
+        enough = 1 if aside else _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
         return len(steps) - bisect_right(steps, one.line) < enough
 
     return [one for one in raised if is_kept(one)], [one for one in lines if is_kept(one)]

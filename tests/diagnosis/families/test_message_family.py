@@ -345,6 +345,7 @@ def test_the_line_says_of_what_a_key_or_a_value_is_missing(
         ("unsupported_op", "RuntimeError: UNIMPLEMENTED: dynamic reshape of a bounded tensor"),
         ("cudnn_error", "RuntimeError: cudnnFindConvolutionForwardAlgorithm(handle, in_desc, in, filter)"),
         ("shape_mismatch", "ValueError: The data size must be equal to that of the data layer."),
+        ("data_empty", "ValueError: (InvalidArgument) The tensors list must be at least 1, but received 0."),
         ("timeout", "RuntimeError: RPC ran for more than set timeout (60000 ms) and will now be marked with an error"),
         ("compile_error", "RuntimeError: An input is mutated, which is banned in the aot_autograd workflow."),
         ("compile_error", "torch._export.verifier.SpecViolationError: Operator mul is no allowed operator type"),

@@ -47,6 +47,7 @@ def test_two_steps_are_enough_before_a_good_end(
     "text",
     [
         "FileNotFoundError: [Errno 2] No such file or directory: 'a' (building it)\nepoch 1 mAP 0.21\nepoch 2 mAP 0.30",
+        "Unable to plot the network:\nNo module named 'plots'\nEpoch 0\nlearning rate 0.01",
         "ERROR api: connection refused\nINFO connected\nepoch 1 acc 0.70\nepoch 2 acc 0.74",
         "no index at last.pt: No such file or directory, training from scratch\nloss 0.8",
         "[I] Trial 2 failed with ValueError('loss is nan')\nTrial 3 finished\nTrial 4 finished",
