@@ -267,6 +267,8 @@ class TrainingMonitor:
         if not self.is_followed_thread():
             return
         self.inside = None
+        if not (recorder.step or closure):
+            self.inspector.first_step(optimizer)
         if self.skipping:
             self._check_norm(norm)
             return

@@ -47,8 +47,6 @@ class StaleGradientCheck:
             norm: As in `TrainingMonitor.step_begins`.
         """
         one = loop.optimizer(recorder.index)
-        if not one.steps:
-            self._inspector.first_step(optimizer)
         missing = norm is None and not self._inspector.has_gradient(optimizer)
         if self._training.local.backwards:
             one.empty.add(missing)

@@ -100,6 +100,7 @@ class UpdatesByHand:
         if recorder is None:
             return
         if not self._steps:
+            self._monitor.inspector.first_step(self)
             self._monitor.stale_gradients.before_step(self._monitor.loop, self, recorder, self._norm)
         self._steps += 1
         self._usual = training.local.backwards

@@ -136,6 +136,20 @@ for _ in range(3): net(torch.randn(5, 4)).sum().backward(); rule.step(); schedul
     assert (told["0"]["type"], told["0"]["steps"], told["0"]["before_optimizer"]) == ("StepLR", 3, 0)
 
 
+def test_the_scheduler_of_a_later_training_counts_from_its_first_step(run, healthy):
+    source = """
+for _ in range(12):
+    net = Net(); rule = torch.optim.SGD(net.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(rule, 30)
+    for at in range(120):
+        rule.zero_grad(); net(torch.randn(5, 4)).sum().backward(); rule.step()
+        if at % 4 == 3: schedule.step()
+"""
+    told = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
+    assert len(told) > 2
+    assert {one["optimizer_steps"] // 4 - one["steps"] for one in told.values()} <= {0, 1}, told
+
+
 def test_modules_are_not_kept_alive(run, healthy):
     source = """
 import gc, json, sys, torch, weakref
