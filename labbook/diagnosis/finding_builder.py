@@ -17,8 +17,9 @@ from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fau
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
 from labbook.model.message import message as make_message
-from labbook.model.run import CheckResult, Frame
+from labbook.model.run import CheckResult
 from labbook.model.symptom import Symptom, Wording
+from labbook.model.traceback_frames import innermost_user_frame
 from labbook.store.text.sentences import Sentences, translate_check
 
 _MOST_MESSAGE = 400
@@ -184,7 +185,7 @@ def _fill_all(sentences: Sequence[str], values: Mapping[str, str], framework: st
 
 def locate_exception(exception: ObservedException) -> dict[str, Any]:
     """Where an exception comes from: the innermost line of the user's code, else of any code."""
-    frame = innermost_user_frame(exception.frames)
+    frame = innermost_user_frame(exception.frames) or next(reversed(exception.frames), None)
     place = {"step": exception.step, "rank": exception.rank, "thread": exception.thread}
     found: dict[str, Any] = {}
     if frame is not None:
@@ -201,11 +202,6 @@ def _add_source_line(where: Mapping[str, Any], evidence: Evidence) -> dict[str, 
     same = (f for f in frames if f.line == line and (f.file == file or f.file.endswith("/" + file)))
     frame = next((frame for frame in same if frame.source.strip()), None)
     return {**where, "source": frame.source.strip()} if frame is not None else dict(where)
-
-
-def innermost_user_frame(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's code; the innermost of all where none is."""
-    return next((frame for frame in reversed(frames) if frame.user), frames[-1] if frames else None)
 
 
 def first_message_line(message: str) -> str:

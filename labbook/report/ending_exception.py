@@ -13,6 +13,7 @@ from labbook.model.run import (
     is_launcher_error,
     reports_child,
 )
+from labbook.model.traceback_frames import innermost_user_frame
 
 _RAY_COPY = re.compile(r".*/working_dir_files/_ray_pkg_\w+/")
 """Where Ray unpacks the working folder of a job on a node. Source: ray/_private/runtime_env/packaging.py."""
@@ -60,7 +61,7 @@ def find_interrupt(run: Run) -> CaughtException | None:
 
 def user_frame(exception: CaughtException) -> Frame | None:
     """Returns the innermost frame in the user's code, or `None`."""
-    return next((f for f in reversed(exception.frames) if f.user), None)
+    return innermost_user_frame(exception.frames)
 
 
 def shorten_path(path: str, run: Run) -> str:
