@@ -32,7 +32,7 @@ _PAIR = re.compile(
     r"(?:[ ]is\b)?"
     rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
     rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
-    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;|)\]}\s，；。）】]|:(?!\d)|\.?(?:\s|$)|-{1,2}\s)"
+    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;|)\]}\s，；。）】±]|\+/-|:(?!\d)|\.?(?:\s|$)|-{1,2}\s)"
     r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
     re.IGNORECASE,
 )
@@ -75,6 +75,8 @@ _PLACED = re.compile(
 )
 _AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
 """The running mean behind a value of one batch: "Acc@1 70.3 (68.8)" of the examples of PyTorch and of timm."""
+_SPREAD = re.compile(r"%?[ \t]{0,3}\(?[ \t]?(?:\+/-|±|\+-)")
+"""Behind the mean over folds or seeds: "CV accuracy: 0.93 +/- 0.02"."""
 
 
 def read_line(line: str) -> tuple[list[tuple[str, float]], set[str]]:
@@ -135,6 +137,8 @@ class _NamedValues:
         value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows)
         if value is None:
             return
+        if not self.is_placed and _SPREAD.match(line, match.end()):
+            name = f"mean_{name}"
         name = self._distinguish(self._with_split(name, match), start)
         mean = _AVERAGE.match(line, match.end()) if has_split(name) and not match["of"] else None
         if mean is not None and name not in self.values:

@@ -248,6 +248,11 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
          {"test/loss": [(1, 0.5), (2, 0.4)], "test/ema_loss": [(1, 0.6)]}),
         ("epoch=0: train_epoch_loss=0.5 eval_epoch_loss=0.6",
          {"train_epoch_loss": [(0, 0.5)], "eval_epoch_loss": [(0, 0.6)]}),
+        *[
+            (f"[fold 2] epoch 5 f1 0.5\nCV f1: 0.75{spread}", {"f1": [(5, 0.5)], "mean_f1": [(1, 0.75)]})
+            for spread in (" +/- 0.01", "±0.01", " (+- 0.01)")
+        ],
+        ("epoch 5 f1 0.5 ± 0.01", {"f1": [(5, 0.5)]}),
         ("correlation 0.73", {"correlation": [(1, 0.73)]}),
         ("a correlation 0.73 was found", {}),
         ("  Class  Images  mAP50  mAP50-95: 100%|█| 1/1\n    all       4  0.700     0.500\n    cat       2  0.1  0.2",

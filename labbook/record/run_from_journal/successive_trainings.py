@@ -230,7 +230,12 @@ def _find_reported_metric(
     primary = find_primary_series(run)
     if primary is None or primary.source == "probe":
         return "", [], None
-    printed = {s.name: s for s in run.series if s.source == "text" and not metric_kind(s.name).is_training}
+    kinds = {s.name: metric_kind(s.name) for s in run.series}
+    printed = {
+        s.name: s
+        for s in run.series
+        if s.source == "text" and (kinds[s.name].running_best or not kinds[s.name].is_training)
+    }
     others = [name for name, series in printed.items() if len(series.values) == count]
     for series in (primary, printed.get(choose_metric(others), primary)):
         if series.name in logged and all(map(math.isfinite, logged[series.name])):

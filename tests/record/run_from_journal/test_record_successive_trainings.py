@@ -165,13 +165,14 @@ def test_repeats_are_told_by_what_the_program_reports_of_each(values, title):
     check_title(values, title)
 
 
-def test_repeats_are_told_by_what_is_printed_at_their_end():
+@pytest.mark.parametrize(("epochs", "end"), [("val_acc", "val/accuracy"), ("acc", "best_acc")])
+def test_repeats_are_told_by_what_is_printed_at_their_end(epochs, end):
     """Each fold prints its accuracy in three epochs, and once more when it is done."""
-    epochs = Series("val_acc", "text", tuple(range(9)), *[(0.5, 0.6, 0.7) * 3] * 3, 9, 0)
-    done = Series("val/accuracy", "text", (1, 2, 3), *[(0.7, 0.8, 0.9)] * 3, 3, 0)
-    run = Run(**{**vars(run_of(3.0, 1.0, 2.0)), "series": (*run_of(3.0, 1.0, 2.0).series, epochs, done)})
+    each = Series(epochs, "text", tuple(range(9)), *[(0.5, 0.6, 0.7) * 3] * 3, 9, 0)
+    done = Series(end, "text", (1, 2, 3), *[(0.7, 0.8, 0.9)] * 3, 3, 0)
+    run = Run(**{**vars(run_of(3.0, 1.0, 2.0)), "series": (*run_of(3.0, 1.0, 2.0).series, each, done)})
     facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
-    assert facts["metric"] == "val/accuracy" and [row["last"] for row in facts["rows"]] == [0.7, 0.8, 0.9]
+    assert facts["metric"] == end and [row["last"] for row in facts["rows"]] == [0.7, 0.8, 0.9]
 
 
 def check_title(values, title):
