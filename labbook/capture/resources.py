@@ -96,6 +96,8 @@ class ResourceSampler:
             "waited_cpu_s": round(now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime, 3),
             "cost_s": round(self._cost_s, 4),
         }
+        with contextlib.suppress(OSError):
+            end["load_per_core"] = round(os.getloadavg()[0] / (os.cpu_count() or 1), 2)
         if now.ru_maxrss > before.ru_maxrss:
             end["largest_rss"] = now.ru_maxrss * 1024
         self._write(end)
@@ -199,6 +201,7 @@ def read_resources(path: Path) -> dict[str, Any]:
 
     Returns:
         `samples`, `elapsed_s`, `cpu_s`, `cpu_mean_cores`, `peak_rss_bytes`, `peak_counts_shared_twice` (bool),
+        `load_per_core` (processes of the whole machine that want a core in the last minute, divided by the cores),
         `largest_process_rss_bytes`, `processes_peak`, `gpus` (list of `index`, `peak_memory_bytes`,
         `own_peak_memory_bytes`, `mean_utilisation_percent`), `sampling_fraction` (CPU time of the sampler over the
         run's time); each only if it was measured. `{"unavailable": reason}` for an empty file.
@@ -215,6 +218,8 @@ def read_resources(path: Path) -> dict[str, Any]:
     facts["cpu_s"] = round(cpu, 2)
     if elapsed > 0:
         facts["cpu_mean_cores"] = round(cpu / elapsed, 2)
+    if end.get("load_per_core") is not None:
+        facts["load_per_core"] = end["load_per_core"]
     if end.get("cost_s") is not None and elapsed > 0:
         facts["sampling_fraction"] = round(float(end["cost_s"]) / elapsed, 5)
     return {**facts, **_memory_usage(samples, end), **_gpu_usage(samples)}

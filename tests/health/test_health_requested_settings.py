@@ -35,6 +35,17 @@ def test_waiting_for_data(ask, make_series, seconds, verdict):
     assert ask("dataloader_bottleneck", signals=short).verdict == "note"
 
 
+@pytest.mark.parametrize(
+    ("load", "cores", "verdict"), [(10.0, 0.1, "note"), (10.0, 3.9, "warn"), (0.3, 0.1, "warn"), (None, 0.1, "warn")]
+)
+def test_a_busy_machine_is_no_bottleneck_of_the_loader(ask, make_series, load, cores, verdict):
+    used = {"cpu_mean_cores": cores, **({"load_per_core": load} if load is not None else {})}
+    waiting = phases(make_series, data=0.03, forward=0.01)
+    found = ask("dataloader_bottleneck", signals=waiting, captured={"resources": used})
+    assert found.verdict == verdict
+    assert any("busy with other programs" in one for one in found.evidence) == (verdict == "note")
+
+
 def test_the_closure_of_an_optimizer_is_part_of_its_phase(ask, make_series):
     known = phases(make_series, data=0.001, optimizer=0.049)
     for closure, words in ((False, "most in optimizer (98 %)"), (True, "most in optimizer with its closure (98 %)")):
