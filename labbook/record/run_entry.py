@@ -39,9 +39,12 @@ def add_printed_metrics(run: Run, text: str) -> Run:
 
 
 def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redactor: Redactor) -> Run:
-    """Adds the series in the tables that the run wrote, except those that were logged or printed, too."""
+    """Adds the series in the tables that the run wrote, except those that were logged or printed, too.
+
+    One of which the program prints every tenth value, say, takes the place of the printed one.
+    """
     from labbook.capture.tables.written_tables import metrics_from_tables
-    from labbook.report.series_choice import repeats_values
+    from labbook.report.series_choice import is_part_of, repeats_values
 
     ended = run.started if run.ended is None else run.ended
     found = metrics_from_tables(items, cwd, run.started, ended)
@@ -49,6 +52,13 @@ def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redact
     others = [s for s in run.series if name_words(s.name) not in own and metric_kind(s.name).quantity]
     new = [s for s in found if not any(repeats_values(s, other) or repeats_values(other, s) for other in others)]
     masked = [replace(s, name=redactor.text(s.name), source=redactor.text(s.source)) for s in new]
+    shorter = tuple(
+        s
+        for s in run.series
+        if s.source == "text" and any(name_words(w.name) == name_words(s.name) and is_part_of(s, w) for w in masked)
+    )
+    rest = tuple(s for s in run.series if s not in shorter)
+    run = replace(run, series=rest, printed=run.printed + shorter)
     return _add_unknown(run, masked, name_words)  # `val/acc` for `val_acc`
 
 

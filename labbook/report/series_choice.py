@@ -347,10 +347,17 @@ def repeats_values(printed: Series, logged: Series) -> bool:
     if (one.quantity, one.split) != (other.quantity, other.split) or longer not in (0, 1):
         return False
     wanted = (*logged.values, *logged.values[-1:])
-    return all(
-        math.isclose(a, b, rel_tol=0.005, abs_tol=5e-4) or (math.isnan(a) and math.isnan(b))
-        for a, b in zip(printed.values, wanted, strict=False)
-    )
+    return all(_is_rounded(a, b) for a, b in zip(printed.values, wanted, strict=False))
+
+
+def is_part_of(printed: Series, whole: Series) -> bool:
+    """Whether printed values are some of those of a longer series, in their order, rounded to at least two digits."""
+    rest = iter(whole.values)
+    return len(printed.values) < len(whole.values) and all(any(_is_rounded(a, b) for b in rest) for a in printed.values)
+
+
+def _is_rounded(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=0.005, abs_tol=5e-4) or (math.isnan(one) and math.isnan(other))
 
 
 def base_name(name: str) -> str:

@@ -136,6 +136,20 @@ def test_rows_that_may_be_of_another_training_are_left_out(program, book):
     assert recorded(book, program + "\n")["series"] == []
 
 
+@pytest.mark.parametrize(("shift", "count"), [(0, 12), (0.05, 4)], ids=["rounded", "other values"])
+def test_what_is_printed_now_and_then_is_read_from_the_table(shift, count, book):
+    program = f"""
+with open('log.csv', 'w') as file:
+    file.write('epoch,val_mae\\n')
+    for epoch in range(12):
+        file.write(f'{{epoch}},{{1 / (epoch + 2)}}\\n')
+        if epoch % 3 == 2:
+            print(f'epoch {{epoch}} val_mae {{1 / (epoch + 2) + {shift}:.3f}}')
+"""
+    (series,) = recorded(book, program)["series"]
+    assert (series["name"], len(series["values"])) == ("val_mae", count)
+
+
 @pytest.mark.parametrize("name", ["val_acc", "val_accuracy"])
 def test_what_is_printed_too_has_one_source(name, book):
     printed = f"for epoch, _, acc in ROWS:\n    print(f'epoch {{epoch}} {name}: {{acc:.3f}}')\n"
