@@ -26,6 +26,8 @@ def note_parameters(inspector, loop, models, held, had_gradient, were_called, ju
             known.add(id(parameter))
             size = inspector.adapter.elements(parameter)
             elements += size
+            if not size:  # it only knows the device of the model: `nn.Parameter(torch.empty(0))`
+                continue
             if not inspector.describer.is_trainable(parameter):
                 frozen += size
                 continue

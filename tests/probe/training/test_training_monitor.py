@@ -241,9 +241,10 @@ def train():
         def __init__(self):
             super().__init__()
             self.used, self.unused = nn.Linear(4, 2), nn.Linear(4, 2)
+            self.device_of = nn.Parameter(torch.empty(0))  # nothing can train it
 
         def forward(self, x):
-            return self.used(x)
+            return self.used(x.to(self.device_of.device))
 
     model = Part()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
