@@ -100,7 +100,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
 
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
-    """Adds the name of the main metric of the run, and its direction."""
+    """Adds the name of the main metric of the run, and its direction: that of its trainings where it has several."""
     from labbook.health.evidence.training_kind import may_rise
     from labbook.model.metric_kinds import metric_kind, named_metric
     from labbook.report.series_choice import primary_series, split_direction
@@ -110,7 +110,8 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
-    name = primary_series(run, goal)
+    reported = (run.captured.get("trainings") or {}).get("metric", "loss")
+    name = primary_series(run, goal) if goal.metric or reported == "loss" else reported
     kind = metric_kind(name)
     chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
     free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)

@@ -9,6 +9,7 @@ import pytest
 from labbook.compare.comparison import metric_table
 from labbook.model.run import Console, Run
 from labbook.model.series import Series
+from labbook.record.run_entry import add_findings
 from labbook.record.run_from_journal.journal_reader import build_run
 from labbook.record.run_from_journal.successive_trainings import (
     successive_trainings,
@@ -18,7 +19,10 @@ from labbook.record.run_from_journal.successive_trainings import (
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.title import run_title
 from labbook.report.series_choice import is_of_batches
+from labbook.store.config import Config
 from labbook.store.journal import ProcessEvents
+from labbook.store.notebook import Notebook
+from labbook.store.paths import NotebookPaths
 
 
 def events(text):
@@ -166,13 +170,16 @@ def test_repeats_are_told_by_what_the_program_reports_of_each(values, title):
 
 
 @pytest.mark.parametrize(("epochs", "end"), [("val_acc", "val/accuracy"), ("acc", "best_acc")])
-def test_repeats_are_told_by_what_is_printed_at_their_end(epochs, end):
+def test_repeats_are_told_by_what_is_printed_at_their_end(epochs, end, tmp_path):
     """Each fold prints its accuracy in three epochs, and once more when it is done."""
     each = Series(epochs, "text", tuple(range(9)), *[(0.5, 0.6, 0.7) * 3] * 3, 9, 0)
     done = Series(end, "text", (1, 2, 3), *[(0.7, 0.8, 0.9)] * 3, 3, 0)
     run = Run(**{**vars(run_of(3.0, 1.0, 2.0)), "series": (*run_of(3.0, 1.0, 2.0).series, each, done)})
     facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
     assert facts["metric"] == end and [row["last"] for row in facts["rows"]] == [0.7, 0.8, 0.9]
+    notebook = Notebook(NotebookPaths(tmp_path), Config(language="en"))
+    known = add_findings(notebook, replace(run, captured={"trainings": facts}))
+    assert (known.primary, known.title.partition(" on ")[0]) == (end, f"train.py: finished, 3 trainings, {end} 0.8")
 
 
 def check_title(values, title):
