@@ -89,7 +89,7 @@ class ParsedOptions:
                     for name, value in _read_variables(frame):
                         if _holds_settings(name, value):
                             self._variable(name, value)
-                        elif name == code.co_varnames[0] and hasattr(type(value), code.co_name):
+                        elif code.co_varnames[:1] == (name,) and hasattr(type(value), code.co_name):
                             self._attributes(value)
                 frame = frame.f_back
 

@@ -196,6 +196,20 @@ def test_settings_are_recorded_at_the_first_step(probed):
     assert probed(sys.executable, "-c", code).options("dict") == [{"a": 1}]
 
 
+def test_a_function_with_nothing_of_its_own_is_read(probed):
+    code = """
+def train(config):
+    first = 1
+    def step():
+        sys._labbook_probe.step = first
+    step()
+import sys
+train({'lr': 0.5})
+"""
+    done = probed(sys.executable, probed.write("train.py", code))
+    assert done.of("probe_error") == [] and {"lr": 0.5} in [event["values"] for event in done.of("arguments")]
+
+
 def test_settings_that_refer_to_themselves_end(probed):
     code = "config = {'a': 1}; config['self'] = config; config['list'] = [config]"
     (written,) = probed(sys.executable, "-c", code).options("dict")
