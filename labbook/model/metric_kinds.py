@@ -189,10 +189,12 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
     order = {name: number for number, name in enumerate(by_epoch)}
     selecting = {_plain_words(name) for name, kind in known if kind.running_best and kind.quantity != "loss"}
 
-    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, int, bool, int]:
+    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, int, bool, bool, int]:
         name, kind = found
-        is_other = _plain_words(name) not in selecting
-        return kind.running_best, _SPLIT_ORDER[kind.split], is_other, kind.rank, not by_epoch[name], order[name]
+        # The reward of the last episode says more than the loss of a policy, which need not fall.
+        is_repeated = kind.running_best and kind.quantity != "reward"
+        group = is_repeated, _SPLIT_ORDER[kind.split], _plain_words(name) not in selecting
+        return *group, kind.rank, kind.running_best, not by_epoch[name], order[name]
 
     return min(known, key=place)[0] if known else ""
 

@@ -53,6 +53,8 @@ def test_settings_and_losses_of_policies_have_no_best(name):
         (["val/F1", "val_loss", "val/AUC", "Best_AUC"], "val/AUC"),
         (["val_acc", "val_loss", "best_val_loss"], "val_acc"),
         (["charts/SPS", "charts/episodic_return", "losses/policy_loss"], "charts/episodic_return"),
+        (["loss", "Last_reward"], "Last_reward"),
+        (["Last_reward", "reward", "loss"], "reward"),
         (["训练损失", "验证准确率", "验证损失"], "验证准确率"),
         (["samples_per_second", "lr"], ""),
         ({"loss": False, "train_loss": True}, "train_loss"),
