@@ -189,10 +189,12 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
     order = {name: number for number, name in enumerate(by_epoch)}
     selecting = {_plain_words(name) for name, kind in known if kind.running_best and kind.quantity != "loss"}
 
+    is_held_out = any(not (kind.is_training or kind.running_best) for _, kind in known)
+
     def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, int, bool, bool, int]:
         name, kind = found
-        # The reward of the last episode says more than the loss of a policy, which need not fall.
-        is_repeated = kind.running_best and kind.quantity != "reward"
+        # The best value on held-out data, or the reward of the last episode, says more than a training loss.
+        is_repeated = kind.running_best and kind.quantity != "reward" and (is_held_out or kind.is_training)
         group = is_repeated, _SPLIT_ORDER[kind.split], _plain_words(name) not in selecting
         return *group, kind.rank, kind.running_best, not by_epoch[name], order[name]
 

@@ -54,6 +54,8 @@ def test_settings_and_losses_of_policies_have_no_best(name):
         (["val_acc", "val_loss", "best_val_loss"], "val_acc"),
         (["charts/SPS", "charts/episodic_return", "losses/policy_loss"], "charts/episodic_return"),
         (["loss", "Last_reward"], "Last_reward"),
+        (["loss", "Best_Test_Accuracy"], "Best_Test_Accuracy"),
+        (["loss", "best_loss", "acc"], "acc"),
         (["Last_reward", "reward", "loss"], "reward"),
         (["训练损失", "验证准确率", "验证损失"], "验证准确率"),
         (["samples_per_second", "lr"], ""),
