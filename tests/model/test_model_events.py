@@ -21,6 +21,7 @@ OTHER_FACTS = {
     *("project", "top", "ending", "child_signal", "reader_died", "stalled", "stopped", "time_limit", "memory_free"),
     *("container", "compiled", "trainings", "notebook", "cells"),
     *("resources", "hardware", "gpus", "cores", "mean_utilisation_percent", "own_peak_memory_bytes"),
+    *("load_per_core", "cpu_mean_cores"),
     *(
         "sweep",
         "rerun_of",
