@@ -225,8 +225,7 @@ class TrainingMonitor:
             self._check_losses(losses, tensors)
             return
         loop.backward()
-        root = self.last_root
-        if root is not None:
+        if (root := self.last_root) is not None:
             loop.backward_mode(root.training(), root.stochastic)
         self.stale_gradients.before_backward(loop, self.dense)
         self.inspector.flight_recorder.backward(tensors)
