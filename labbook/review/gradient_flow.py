@@ -208,7 +208,8 @@ def _events_of_other(call: _Call) -> Iterator[Event]:
         names = parameters(function)
         given: list[ast.expr | None] = [*node.args]
         if where.class_of(function) is not None and names[:1] == ["self"]:
-            given.insert(0, (last_name(node.func) == function.name and receiver(node)) or node.func)
+            owner = receiver(node) if last_name(node.func) == function.name else None
+            given.insert(0, owner or node.func)
         arguments = dict(zip(names, given, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg}
         named = {name: call.name_in_loop(value) for name, value in arguments.items()}
         for event in _events(code, where, function.body, named, call.depth + 1):

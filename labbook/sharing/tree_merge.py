@@ -10,7 +10,7 @@ from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.sharing.file_merge import are_different_runs, merge_file, name_beside, other_run_id, run_of
 from labbook.sharing.tree_diff import PathChange, TreeEntry, diff_trees, merge_bases
-from labbook.store.git.fast_import import commit_signatures, quote_path
+from labbook.store.git.fast_import import FileChange, commit_stream
 from labbook.store.git.git_identity import Signers
 from labbook.store.git.git_process import GitFolders, read_blobs, run_git
 
@@ -155,20 +155,12 @@ def write_commit(
         GitError: git failed.
     """
     scratch = f"refs/labbook/merge-{os.getpid()}"
-    text = message.encode("utf-8", "replace")
-    stream = [b"feature done\nfeature get-mark\n", b"commit %s\nmark :1\n" % scratch.encode()]
-    stream += [commit_signatures(signers, when), b"data %d\n%s\n" % (len(text), text)]
-    stream += [b"%s %s\n" % (word, parent.encode()) for word, parent in zip((b"from", b"merge"), parents, strict=False)]
-    stream += [b"D %s\n" % quote_path(path) for path, file in changes.items() if file is None]
-    for path, file in changes.items():
-        if file is not None and file.blob:
-            stream.append(b"M %s %s %s\n" % (file.mode.encode(), file.blob.encode(), quote_path(path)))
-        elif file is not None:
-            stream.append(
-                b"M %s inline %s\ndata %d\n%s\n" % (file.mode.encode(), quote_path(path), len(file.data), file.data)
-            )
-    stream.append(b"\nget-mark :1\ndone\n")
-    answer = run_git(folders, "fast-import", "--quiet", "--force", stdin=b"".join(stream), timeout_s=600)
+    files = [
+        FileChange(path, file.data, file.mode, file.blob) if file is not None else FileChange(path, None)
+        for path, file in changes.items()
+    ]
+    stream = commit_stream(scratch, parents, files, message, signers=signers, when=when)
+    answer = run_git(folders, "fast-import", "--quiet", "--force", stdin=stream, timeout_s=600)
     run_git(folders, "update-ref", "-d", scratch)
     if answer.code:
         raise GitError(

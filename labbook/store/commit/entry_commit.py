@@ -304,7 +304,9 @@ def _land(
         trouble = _stage_everywhere(target, tip, changes, keep_open)
         if not trouble:
             before = {tree.folders.top: _as_before(tree, changes, stored) for tree in _other_trees(target)}
-            stream = commit_stream(target.ref, tip, changes, commit.message, signers=signers, when=commit.when)
+            stream = commit_stream(
+                target.ref, [tip] if tip else [], changes, commit.message, signers=signers, when=commit.when
+            )
             answer = run_git(target.folders, "fast-import", "--quiet", stdin=stream, timeout_s=60, keep_open=keep_open)
             if answer.code == 0:
                 for top, unchanged in before.items():

@@ -23,10 +23,13 @@ class FileChange:
     Args:
         path: Relative to the notebook or to the top of the repository, with forward slashes, as bytes.
         data: The new content, or `None` for a deletion.
+        blob: Hash of a stored content that takes the place of `data`, or "".
     """
 
     path: bytes
     data: bytes | None
+    mode: str = "100644"
+    blob: str = ""
 
 
 def read_changes(paths: NotebookPaths, files: Sequence[Path]) -> list[FileChange]:
@@ -79,12 +82,12 @@ def _content(file: Path) -> bytes | None:
 
 
 def commit_stream(
-    ref: str, tip: str, changes: Sequence[FileChange], message: str, *, signers: Signers, when: float
+    ref: str, parents: Sequence[str], changes: Sequence[FileChange], message: str, *, signers: Signers, when: float
 ) -> bytes:
-    """Return the stream for one commit on `ref`, whose tip is the commit `tip` (or ""); git prints its hash.
+    """Return the stream for one commit on `ref`; git prints its hash.
 
     Args:
-        tip: Parent; git refuses to move the branch if it is no longer the tip.
+        parents: None, one or two; git refuses to move the branch if the first is no longer its tip.
         signers: Author and committer.
         when: Unix time (s) of the commit.
     """
@@ -92,32 +95,27 @@ def commit_stream(
     parts = [
         b"feature done\nfeature get-mark\n",
         b"commit %s\nmark :1\n" % os.fsencode(ref),
-        commit_signatures(signers, when),
+        _signatures(signers, when),
         b"data %d\n%s\n" % (len(text), text),
     ]
-    if tip:
-        parts.append(b"from %s\n" % tip.encode())
+    parts += [b"%s %s\n" % (word, parent.encode()) for word, parent in zip((b"from", b"merge"), parents, strict=False)]
     # Deletions first: a file may take the place of a folder.
-    parts += [b"D %s\n" % quote_path(c.path) for c in changes if c.data is None]
+    parts += [b"D %s\n" % _quote_path(c.path) for c in changes if c.data is None]
     for change in changes:
         if change.data is not None:
-            parts.append(
-                b"M 100644 inline %s\ndata %d\n%s\n" % (quote_path(change.path), len(change.data), change.data)
-            )
+            content = b"" if change.blob else b"data %d\n%s\n" % (len(change.data), change.data)
+            source = change.blob or "inline"
+            parts.append(b"M %s %s %s\n%s" % (change.mode.encode(), source.encode(), _quote_path(change.path), content))
     parts.append(b"\nget-mark :1\ndone\n")
     return b"".join(parts)
 
 
-def commit_signatures(signers: Signers, when: float) -> bytes:
+def _signatures(signers: Signers, when: float) -> bytes:
     """Return the lines with author and committer of a commit at `when`, Unix time (s)."""
     stamp = f"{max(0, int(when))} +0000".encode()
     author = _signature(signers.author, signers.author_email)
-    return b"author %s %s\ncommitter %s %s\n" % (
-        author,
-        stamp,
-        _signature(signers.committer, signers.committer_email),
-        stamp,
-    )
+    committer = _signature(signers.committer, signers.committer_email)
+    return b"author %s %s\ncommitter %s %s\n" % (author, stamp, committer, stamp)
 
 
 def blob_stream(changes: Sequence[FileChange]) -> bytes:
@@ -130,7 +128,7 @@ def blob_stream(changes: Sequence[FileChange]) -> bytes:
     return b"".join([*parts, b"done\n"])
 
 
-def quote_path(path: bytes) -> bytes:
+def _quote_path(path: bytes) -> bytes:
     """Quote a path of any bytes for fast-import."""
     escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"' + escaped + b'"'
