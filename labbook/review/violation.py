@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
-from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.review.code_index import Code
@@ -111,8 +110,3 @@ error = partial(_rule, "error", tier=1)
 warning = partial(_rule, "warning", tier=2)
 note = partial(_rule, "note", tier=3)
 """Decorators of rules of a severity, with its usual tier: `@warning("softmax_wrong_axis", source, row="loop-bug")`."""
-
-
-def rule(symptom: str, severity: str, tier: int, source: str, **options: Any) -> Callable[[Find], Rule]:  # noqa: ANN401
-    """Turn the decorated function into a `Rule` of any severity."""
-    return _rule(severity, symptom, source, tier=tier, **options)
