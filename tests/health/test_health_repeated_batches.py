@@ -1,4 +1,4 @@
-"""A loader that returns one batch again and again within an epoch."""
+"""Loaders that return one batch again and again, one order in each epoch, or the same samples in each worker."""
 
 import pytest
 
@@ -19,3 +19,40 @@ def test_one_batch_in_the_whole_epoch(ask, samples, facts, verdict):
     epoch = {"loader": 0, "phase": "train", "epoch": 0, "batches": 20, "prints": ["a"] * 20, "rows": rows}
     found = ask("same_batch_every_step", signals={"prints": (epoch,), "loaders": ({**LOADER, **facts},)})
     assert found.verdict == verdict
+
+
+def epochs_of(count, order, loader=0):
+    return tuple(
+        {"phase": "train", "loader": loader, "epoch": i, "prints": [f"p{n}" for n in order(i)]} for i in range(count)
+    )
+
+
+def test_loaders_that_never_shuffle(ask):
+    def asked(prints, **facts):
+        return ask("training_not_shuffled", signals={"prints": prints, "loaders": ({"index": 0, **facts},)})
+
+    same = epochs_of(4, lambda i: range(12))
+    assert asked(same, shuffle=False).observed == "4 epochs of 12 batches in the same order"
+    assert asked(same, shuffle=True) is None and asked(same, shuffle=False, iterable=True) is None
+    assert asked(same[:2], shuffle=False) is None
+    assert asked(epochs_of(4, lambda i: range(i, 12 + i)), shuffle=False) is None
+
+
+def test_batches_cut_by_hand_in_one_order(ask):
+    def asked(order):
+        return ask("training_not_shuffled", signals={"prints": epochs_of(1, order, None)})
+
+    assert asked(lambda i: [n % 10 for n in range(60)]).verdict == "note"
+    assert asked(lambda i: [n % 10 for n in range(25)]) is None
+    assert asked(lambda i: [(n * n) % 41 for n in range(80)]) is None
+    assert asked(lambda i: [0] * 60) is None
+
+
+def test_workers_that_draw_alike(ask):
+    facts = {"index": 0, "workers": 2, "drawn_alike": True}
+    prints = epochs_of(1, lambda i: range(12))
+    assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (facts,)}).verdict == "warn"
+    single = {**facts, "workers": 1}
+    assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (single,)}) is None
+    kept = ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": ({**single, "generator": "rng"},)})
+    assert kept.verdict == "warn" and "`rng`" in str(kept.evidence)

@@ -59,9 +59,7 @@ class TrainingMonitor:
         self.evaluation = Evaluation(self.probe.event, self.name)
         self.windows = Windows(self.probe.event, self.name)
         self.recent = deque(maxlen=20)
-        self.ratio = None
-        self.fresh = None
-        self.inside = None
+        self.ratio = self.fresh = self.inside = None
         self.loaders_seen = 0
         self.cost, self.skipping = 0.0, False
         self.step_sampler = StepSampler(now)
