@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.frozen import dataclass
+from labbook.health.evidence.trend_tests import mid_ranks
 from labbook.model.entry import Entry
 from labbook.model.run_fields import as_number, option_values
 from labbook.report.best_runs import BROKEN, PRUNED
@@ -118,26 +119,11 @@ def _importance(name: str, trials: Sequence[SweepTrial]) -> Importance | None:
     different = len({str(value) for value, _ in pairs})
     if len(pairs) < _FEWEST or different < 2:
         return None
-    metric = _ranks([value for _, value in pairs])
+    metric = mid_ranks([value for _, value in pairs])
     numbers = [as_number(value) for value, _ in pairs]
     finite = [number for number in numbers if number is not None and not math.isnan(number)]
-    correlation = _correlation(_ranks(finite), metric) if len(finite) == len(pairs) else None
+    correlation = _correlation(mid_ranks(finite), metric) if len(finite) == len(pairs) else None
     return Importance(name, different, len(pairs), correlation, _explained_share([str(v) for v, _ in pairs], metric))
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Returns the ranks; equal values have their mean rank."""
-    order = sorted(range(len(values)), key=lambda at: values[at])
-    ranks = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end + 1 < len(order) and values[order[end + 1]] == values[order[start]]:
-            end += 1
-        for at in order[start : end + 1]:
-            ranks[at] = (start + end) / 2
-        start = end + 1
-    return ranks
 
 
 def _correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
