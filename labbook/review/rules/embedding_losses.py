@@ -19,6 +19,7 @@ _DRAWN = ("randn_like", "randn", "normal", "standard_normal", "normal_")
 _POSITIVE = re.compile(r"(?:^|_)(?:p|ap|pos|positive)(?:$|_)", re.IGNORECASE)
 _NEGATIVE = re.compile(r"(?:^|_)(?:n|an|neg|negative)(?:$|_)", re.IGNORECASE)
 _DISTANCE = re.compile(r"(?:^|_)(?:d|dist|dists|distance|distances)(?:$|_)|^d(?=[pn]$|pos|neg)", re.IGNORECASE)
+_LOG_SIGMOIDS = ("logsigmoid", "log_sigmoid", "softplus")
 _HINGES = ("relu", "clamp", "clip", "maximum", "max")
 
 
@@ -157,3 +158,23 @@ def _margin_sign(call: ast.Call) -> int:
     terms = _hinge_terms(call)
     margins = [sign for name, sign in terms if "margin" in name.lower()]
     return margins[0] if len(terms) == 2 and len(margins) == 1 and terms[0][1] != terms[1][1] else 0
+
+
+@warning(
+    "triplet_swapped",
+    "Rendle et al. 2009, BPR: -log(sigmoid(positive score - negative score))",
+    row="loop-bug",
+)
+def ranking_reversed(code: Code, source: Source) -> Iterator[Hit]:
+    """A pairwise ranking loss falls when the negative gets a higher score than the positive."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in _LOG_SIGMOIDS):
+        terms = [dict(_terms(one, 1)) for one in _parts(node) if isinstance(one, ast.BinOp)]
+        outer = [one for one in source.parents_of(node) if isinstance(one, ast.expr)]
+        minus = any(isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) for one in outer)
+        added = "softplus" in last_name(node.func)
+        if len(terms) != 1 or len(terms[0]) != 2 or minus == added or any(isinstance(one, ast.BinOp) for one in outer):
+            continue
+        near = [sign for name, sign in terms[0].items() if _POSITIVE.search(name)]
+        far = [sign for name, sign in terms[0].items() if _NEGATIVE.search(name)]
+        if near == ([1] if added else [-1]) and far == [-near[0]]:
+            yield Hit(node, {"loss": ast.unparse(node)})

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
+from labbook.review.expressions import made_of, signed_terms
 from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loops, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -177,3 +178,26 @@ def _is_judged(code: Code, source: Source, made: ast.Call, calls: list[ast.Call]
             ):
                 return True
     return False
+
+
+@warning(
+    "target_in_inputs",
+    "Vincent et al. 2008, Denoising autoencoders: the target is the input without the noise",
+    row="loop-bug",
+)
+def noise_in_target(code: Code, source: Source) -> Iterator[Hit]:
+    """A denoising model is compared with its own noisy input instead of the clean one."""
+    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
+        output, target = code.made(source, call.args[0]), dotted_target(call.args[1])
+        if not isinstance(output, ast.Call) or [dotted_target(one) for one in output.args] != [target] or not target:
+            continue
+        noisy = code.value(source, target, call)
+        terms = [term for _, term in signed_terms(noisy)] if isinstance(noisy, ast.BinOp) else []
+        drawn = (
+            {last_name(one) for one in made_of(code, source, noisy)} & {*_NORMAL, *_UNIFORM}
+            if noisy is not None
+            else set()
+        )
+        clean = next((name for one in terms if (name := dotted_target(one)) and name != target), "")
+        if drawn and clean and "loss" in ast.unparse(source.statement(call) or call).lower():
+            yield Hit(call, {"noisy": target, "clean": clean})

@@ -1,4 +1,4 @@
-"""Rules about initial weights: an initialisation after a checkpoint was loaded."""
+"""Rules about initial weights: an initialisation after a checkpoint was loaded, weights that are no parameters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from labbook.review.names import SCOPES, assigns, dotted_target, last_name, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
+_DRAWN = ("torch.randn", "torch.rand", "paddle.randn", "paddle.rand")
+_LEARNED = re.compile(
+    r"(?:^|[_.])(?:cls|class|token|tokens|pos|position|positions|embed|embedding|weight|bias|query)(?:$|_)"
+)
 _INITIALISES = re.compile(r"(?:^|_)(?:init|initiali[sz]e|reset)(?:$|_)", re.IGNORECASE)
 
 
@@ -40,3 +44,37 @@ def _initialises_all(call: ast.Call, model: str) -> bool:
     if is_method and last_name(function) == "apply":
         return len(given) == 1 and _INITIALISES.search(last_name(call.args[0])) is not None
     return bool(_INITIALISES.search(last_name(function))) and (given == [model] or (is_method and not call.args))
+
+
+@warning(
+    "parameters_initialised_again",
+    "torch.nn.Module.load_state_dict: changes the module that it is called of",
+    row="loop-bug",
+)
+def loaded_into_nothing(code: Code, source: Source) -> Iterator[Hit]:
+    """Weights are loaded into a model that is made in the same expression and lost after it."""
+    for name in ("load_state_dict", "set_state_dict"):
+        for where, load in code.calls.get(name, ()):
+            made = load.func.value if where is source and isinstance(load.func, ast.Attribute) else None
+            is_statement = isinstance(source.parents.get(load), ast.Expr)
+            if is_statement and isinstance(made, ast.Call) and code.class_named(source, made.func) is not None:
+                yield Hit(load, {"code": ast.unparse(load)})
+
+
+@warning(
+    "unregistered_parameters",
+    "torch.nn.Parameter: a tensor that is an attribute of a module is no parameter",
+    row="activation",
+)
+def token_without_parameter(code: Code, source: Source) -> Iterator[Hit]:
+    """A token, a position table or a weight of a model is a random tensor, which no optimizer changes."""
+    for cls in (node for node in source.nodes if isinstance(node, ast.ClassDef) and code.is_module(source, node)):
+        made = code.method(source, cls, "__init__")
+        for node in walk(made[1].body) if made is not None else ():
+            name = dotted_target(node.targets[0]) if isinstance(node, ast.Assign) else ""
+            drawn = [one for one in ast.walk(node) if isinstance(one, ast.Call) and source.dotted(one.func) in _DRAWN]
+            wrapped = {last_name(one) for one in ast.walk(node)} & {"Parameter", "register_buffer", "create_parameter"}
+            uses = [one for one in source.nodes if isinstance(one, ast.Attribute) and f"self.{one.attr}" == name]
+            inside = all(source.class_of(one) is cls for one in uses)
+            if drawn and not wrapped and inside and _LEARNED.search(name) and len(uses) > 1:
+                yield Hit(node, {"name": name, "code": ast.unparse(node)})

@@ -25,6 +25,8 @@ _ENTROPY = re.compile(r"cross_entropy|(?:^|_)(?:bce|ce)(?:$|_)|(?:CrossEntropy|B
 _DEPTH = 4
 _WITH_LABELS = ("cross_entropy", "criterion", "loss_fn", "loss_func")
 
+_SMOOTHING = re.compile(r"(?:^|_)(?:eps|epsilon|smooth|smoothing|alpha)(?:$|_)")
+
 
 @warning(
     "softmax_wrong_axis",
@@ -306,3 +308,23 @@ def _is_frequency(code: Code, source: Source, weight: ast.expr) -> bool:
 
 def _has_division(code: Code, source: Source, node: ast.expr) -> bool:
     return any(isinstance(one, (ast.Div, ast.Pow, ast.Sub)) for one in made_of(code, source, node))
+
+
+@warning(
+    "loss_formula_wrong",
+    "Szegedy et al. 2016, section 7: (1 - eps) * one_hot + eps / classes",
+    row="loop-bug",
+)
+def smoothing_not_divided(code: Code, source: Source) -> Iterator[Hit]:
+    """Labels are smoothed by adding the whole share to each class: a row has a sum above 1."""
+    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)):
+        for product, share in ((node.left, node.right), (node.right, node.left)):
+            name = dotted_target(share)
+            factors = [ast.unparse(product.left), ast.unparse(product.right)] if _is_product(product) else []  # type: ignore[attr-defined]
+            is_rest = name and {f"1 - {name}", f"1.0 - {name}"} & set(factors)
+            if is_rest and _SMOOTHING.search(name) and names_in(code, source, product) & {"one_hot", "eye", "scatter_"}:
+                yield Hit(node, {"code": ast.unparse(node), "share": name})
+
+
+def _is_product(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)

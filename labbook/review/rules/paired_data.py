@@ -20,7 +20,9 @@ _SHAPES = re.compile(
     r"|depth|flow)(?:$|_)",
     re.IGNORECASE,
 )
-_FLIP = re.compile(r"(?:^|_)[hv]?_?(?:flip|fliplr|flipud|mirror)(?:$|_)|(?:horizontal|vertical)_flip", re.IGNORECASE)
+_FLIP = re.compile(
+    r"(?:^|_)[hv]?_?(?:flip|fliplr|flipud|mirror|rot90)(?:$|_)|(?:horizontal|vertical)_flip", re.IGNORECASE
+)
 _RANDOM = re.compile(r"rand|bernoulli|choice|coin|flip|augment", re.IGNORECASE)
 _CONSTANTS = ("ones", "zeros", "ones_like", "zeros_like", "full", "len", "tensor", "to_tensor")
 _MASK = re.compile(r"(?:^|_)(?:mask|masks|valid|msk|m)(?:$|_)", re.IGNORECASE)

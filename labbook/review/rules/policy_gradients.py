@@ -332,3 +332,20 @@ def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
     for call in code.calls_in(source, "Categorical", "OneHotCategorical"):
         if last_operation(code, source, argument(call, None, "logits")) == "softmax":
             yield Hit(call, {"given": "softmax", "call": ast.unparse(call)})
+
+
+@warning(
+    "reward_falling",
+    "Sutton and Barto, Reinforcement Learning (2018), 13.4: the baseline is subtracted from the return",
+    row="loop-bug",
+)
+def advantage_reversed(code: Code, source: Source) -> Iterator[Hit]:
+    """An advantage is the value minus the return, and the loss is minus log-probability times advantage."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Assign)):
+        name = last_name(node.targets[0])
+        terms = {last_name(without_form(term)): sign for sign, term in signed_terms(without_form(node.value))}
+        values = [sign for its, sign in terms.items() if re.search(r"(?:^|_)(?:v|values?|baselines?)(?:$|_)", its)]
+        gains = [sign for its, sign in terms.items() if re.search(r"(?:^|_)(?:returns?|rewards?|rtg)(?:$|_)", its)]
+        reversed_ = re.search(r"(?:^|_)adv(?:antages?)?(?:$|_)", name) and (values, gains) == ([1], [-1])
+        if reversed_ and len(terms) == 2 and code.calls["log_prob"] and _is_negated(source, name):
+            yield Hit(node, {"code": ast.unparse(node)})

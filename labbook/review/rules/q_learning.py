@@ -10,13 +10,14 @@ from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.definitions import MODULES
 from labbook.review.expressions import without_form
-from labbook.review.names import LOOPS, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.names import LOOPS, assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 _TARGET = re.compile(r"(?:^|[_.])(?:target|tgt)(?:$|_(?!layer|module|block|size|dim))", re.IGNORECASE)
 _DISCOUNT = re.compile(r"gamma|discount|0?\.9\d* \*", re.IGNORECASE)
 _NEXT = re.compile(r"next|new|prime|^s_$|^[A-Za-z]+_?2$", re.IGNORECASE)
+_STORES = ("append", "push", "add", "store", "remember", "put", "cache")
 _STATE = re.compile(r"state|obs|^s", re.IGNORECASE)
 
 
@@ -175,3 +176,24 @@ def _text_of_block(source: Source, node: ast.AST) -> str:
     statement = source.statement(node)
     block, _ = source.blocks.get(statement, ([], 0)) if statement is not None else ([], 0)
     return " ".join(map(ast.unparse, block))
+
+
+@warning(
+    "q_target_wrong",
+    "Mnih et al. 2015, Algorithm 1: store the transition, then go on to the next state",
+    row="loop-bug",
+)
+def stored_after_step_on(code: Code, source: Source) -> Iterator[Hit]:
+    """A transition is stored after the state was set to the next one: both states of it are the same."""
+    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and isinstance(one.value, ast.Name)):
+        state, following = dotted_target(node.targets[0]), dotted_target(node.value)
+        block, index = source.blocks.get(node, ([], 0))
+        for later in block[index + 1 :] if _STATE.search(state) and _NEXT.search(following) else ():
+            if any(assigns(one, name) for one in walk([later]) for name in (state, following)):
+                break
+            call = later.value if isinstance(later, ast.Expr) else None
+            names = (
+                [dotted_target(one) for arg in call.args for one in ast.walk(arg)] if isinstance(call, ast.Call) else []
+            )
+            if call is not None and last_name(call.func) in _STORES and {state, following} <= set(names):  # type: ignore[attr-defined]
+                yield Hit(later, {"code": ast.unparse(later), "state": state, "following": following})

@@ -9,7 +9,7 @@ from labbook.model.metric_kinds import metric_kind
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import number
-from labbook.review.gradient_flow import is_optimizer
+from labbook.review.gradient_flow import is_optimizer, is_scheduler
 from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -219,3 +219,18 @@ def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
     names = (one for one in source.nodes if isinstance(one, (ast.Name, ast.Attribute)) and last_name(one) in copies)
     if all(isinstance(one.ctx, ast.Store) for one in names) and not copies.keys() & code.texts:
         yield from (Hit(node, {"name": name}) for name, node in copies.items())
+
+
+@warning(
+    "lr_schedule_wrong",
+    "torch.optim.lr_scheduler: the argument of `step` is an epoch, except for ReduceLROnPlateau",
+    row="loop-bug",
+)
+def metric_given_as_epoch(code: Code, source: Source) -> Iterator[Hit]:
+    """A schedule that counts epochs is given a loss or a score as the number of the epoch."""
+    for where, call in code.calls.get("step", ()):
+        given = _metric(call.args[0]) if where is source and call.args and isinstance(call.func, ast.Attribute) else ""
+        kind = code.kind(source, call.func.value) if given else None  # type: ignore[attr-defined]
+        counts = kind is not None and is_scheduler(kind.name) and kind.name not in _PLATEAU
+        if counts and metric_kind(given).direction in ("min", "max"):
+            yield Hit(call, {"metric": given, "scheduler": kind.name.rpartition(".")[2]})  # type: ignore[union-attr]

@@ -1,12 +1,15 @@
-"""Rules about arrays that a program stores in a list and changes in place afterwards."""
+"""Rules about arrays in lists: changed in place afterwards, windows of a series with the value to be predicted."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
+from labbook.review.expressions import number, signed_terms
 from labbook.review.names import LOOPS, dotted_target, of_type, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -14,6 +17,7 @@ from labbook.review.violation import Hit, warning
 _ARRAYS = ("numpy.", "torch.", "paddle.")
 _MADE = frozenset({"zeros", "ones", "empty", "full", "array", "tensor", "to_tensor", "zeros_like", "arange", "randn"})
 _IN_PLACE = frozenset({"fill", "fill_", "zero_", "copy_", "add_", "sub_", "mul_", "set_value"})
+_TARGET = re.compile(r"(?:self\.)?(?:\w+_)?(?:y|ys|targets?|labels?)(?:_\w+)?(?: = |\.append\()")
 _DEPTH = 3
 
 
@@ -82,3 +86,34 @@ def _changes(nodes: Iterator[ast.AST], target: str) -> bool:
         if any(dotted_target(one) == target for one in changed):
             return True
     return False
+
+
+@warning(
+    "target_in_inputs",
+    "Python reference, slicings: `x[i:i + n]` ends before `x[i + n]`",
+    row="data",
+)
+def target_in_window(code: Code, source: Source) -> Iterator[Hit]:
+    """A window of a series goes on to the value that is to be predicted from it."""
+    for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
+        cuts = [one for one in walk(loop.body) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load)]
+        windows = [one for one in cuts if isinstance(one.slice, ast.Slice) and one.slice.lower and one.slice.upper]
+        for window in windows:
+            for value in cuts:
+                statement = source.statement(value)
+                same = ast.unparse(value.value) == ast.unparse(window.value) and isinstance(value.slice, ast.BinOp)
+                apart = statement is not source.statement(window) and _TARGET.match(ast.unparse(statement or value))
+                if same and apart and _is_inside(value, window):
+                    yield Hit(window, {"window": ast.unparse(window), "target": ast.unparse(value)})
+
+
+def _is_inside(value: ast.Subscript, window: ast.Subscript) -> bool:
+    """Whether `x[i + n]` is the last value of a window that begins at `i`: both ends differ by 1 in numbers alone."""
+    assert isinstance(window.slice, ast.Slice) and window.slice.lower is not None and window.slice.upper is not None
+    start = ast.unparse(window.slice.lower)
+    terms: Counter[str] = Counter()
+    for node, turned in ((window.slice.upper, 1), (value.slice, -1)):
+        for sign, term in signed_terms(node, turned):
+            terms[ast.unparse(term) if number(term) is None else ""] += sign * int(number(term) or 1)
+    begins = start in {ast.unparse(term) for _, term in signed_terms(value.slice)}
+    return begins and terms.pop("", 0) == 1 and not any(terms.values())
