@@ -261,11 +261,9 @@ def test_classes_only_in_validation(ask):
         return {"losses": (classifier(),), "prints": (epoch([0, 1, 2] * 50), held_out, *more)}
 
     assert "1 class only in validation: 7" in ask("new_labels_in_val", signals=signals([7])).observed
-    later = {**signals([7]), "losses": ({**classifier(), "target": {"shape": [32], "min": 0, "max": 9}},)}
+    later = {**signals([7]), "losses": (classifier() | {"target": {"shape": [32], "min": 0, "max": 9}},)}
     assert ask("new_labels_in_val", signals=later) is None, "a later phase of the training has these classes"
-    assert (
-        ask("new_labels_in_val", signals=signals([], epoch([0, 1, 16] * 30, phase="eval") | {"loader": None})) is None
-    )
+    assert ask("new_labels_in_val", signals=signals([], epoch([0, 1, 16] * 30, phase="eval", loader=None))) is None
 
 
 LOADER = {"index": 0, "batch_size": 32, "length": 640, "batches": 20, "shuffle": True, "sampler": "RandomSampler"}
