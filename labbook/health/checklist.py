@@ -114,6 +114,10 @@ _NOTES = 6
 _RAISED_BY_EFFECT = ("accumulation_not_scaled", "frozen_at_random", "input_double_normalised")
 """Hints that are findings where an effect of theirs is found: all are right in other programs."""
 
+_FLAT = frozenset({"loss_at_chance", "loss_not_decreasing"})
+_COLLAPSED = frozenset({"dead_relu", "activation_collapse"})
+"""What first steps that are too large leave behind, beside a flat loss."""
+
 _LARGE_STEPS = ("update_too_large", "exploding_gradient")
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _ENGLISH = Sentences("en")
@@ -236,13 +240,13 @@ def _add_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, CheckW
 def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> list[CheckResult]:
     """Returns the rows, in which hints that steps are too small are verdicts where the loss is flat as well.
 
-    So are the first steps, where they moved most matrices by a good part of their norm, and the hints of
-    `_RAISED_BY_EFFECT`. Two observations that are weak alone, and that one cause explains, are a statistical finding
-    together (tier 2).
+    So are the first steps, where they moved most matrices by a good part of their norm (also where units are dead
+    since), and the hints of `_RAISED_BY_EFFECT`. Two observations that are weak alone, and that one cause explains, are
+    a statistical finding together (tier 2).
     """
     rows = [_raise_hint(row, rows, run, pages) for row in rows]
-    flat = any(row.id in ("loss_at_chance", "loss_not_decreasing") and row.verdict in ("fail", "warn") for row in rows)
-    if not flat:
+    wrong = {row.id for row in rows if row.verdict in ("fail", "warn")}
+    if wrong.isdisjoint(_FLAT | _COLLAPSED):
         return rows
     by_id = {row.id: row for row in rows}
     first = [o for each in run.signals if (o := updates.begins_too_large(run, each)) is not None]
@@ -251,6 +255,8 @@ def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages
         check = next(check for check in CHECKS if check.id == large.id)
         by_id[large.id] = _row(check, first[0], pages)
         return list(by_id.values())
+    if wrong.isdisjoint(_FLAT):
+        return rows
     clipped = by_id.get("clip_always_active")
     is_clipped = clipped is not None and clipped.verdict == "note"
     found = [o for each in run.signals if (o := updates.hardly_moved(each, is_clipped)) is not None]

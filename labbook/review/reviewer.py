@@ -36,7 +36,8 @@ _TRAINERS = re.compile(
     r"|mmengine|composer|skorch|colossalai|torch_xla|horovod|apex)(\.|$)"
 )
 _TRAINER_NAMES = re.compile(r"transformers\.(\w+\.)*\w*Trainer$|trl\.\w+Trainer$|sentence_transformers\.\w*Trainer$")
-_FRAMEWORKS = ("torch", "paddle", "torchvision")
+_FRAMEWORKS = ("torch", "paddle", "torchvision", "lightning", "pytorch_lightning", "transformers", "skorch")
+"""Packages of which a file has to import one to be reviewed."""
 
 
 @dataclass(frozen=True)

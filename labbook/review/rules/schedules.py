@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.call_syntax import argument, is_call, receiver
@@ -13,6 +13,24 @@ from labbook.review.gradient_flow import is_optimizer, is_scheduler
 from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
+
+_WATCHED = {
+    **dict.fromkeys(("EarlyStopping", "ModelCheckpoint"), "monitor"),
+    **dict.fromkeys(("TrainingArguments", "Seq2SeqTrainingArguments"), "metric_for_best_model"),
+}
+"""What chooses the best epoch, and the name of its argument that is the metric."""
+
+_OPPOSITES = (
+    {"min": "mode='min'", "max": "mode='max'"},
+    {"min": "greater_is_better=False", "max": "greater_is_better=True"},
+    {"min": "lower_is_better=True", "max": "lower_is_better=False"},
+)
+_SETTINGS = {setting: pair for pair in _OPPOSITES for setting in pair.values()}
+_DEFAULTS = {
+    **dict.fromkeys(("lightning", "pytorch_lightning"), "mode='min'"),
+    "skorch": "lower_is_better=True",
+}
+"""Settings of libraries that do not derive the direction from the name of the metric."""
 
 _PLATEAU = ("torch.optim.lr_scheduler.ReduceLROnPlateau", "paddle.optimizer.lr.ReduceOnPlateau")
 
@@ -94,13 +112,23 @@ def _is_training(node: ast.stmt) -> bool:
     row="loop-bug",
 )
 def stopped_by_direction(code: Code, source: Source) -> Iterator[Hit]:
-    """Early stopping waits for a score to fall, or for a loss to rise."""
-    for call in code.calls_in(source, "EarlyStopping", "ModelCheckpoint"):
-        values = {k.arg: getattr(k.value, "value", "") for k in call.keywords}
-        metric, mode = str(values.get("monitor", "")), values.get("mode", "")
-        direction = metric_kind(metric).direction if metric else ""
-        if mode in ("min", "max") and direction in ("min", "max") and mode != direction:
-            yield Hit(call, {"metric": metric, "mode": mode, "right": direction})
+    """Early stopping waits for a score to fall, or for a loss to rise, or the best checkpoint is chosen so."""
+    for name, watched in _WATCHED.items():
+        for call in code.calls_in(source, name):
+            values = {k.arg or "": getattr(k.value, "value", "") for k in call.keywords}
+            metric, setting = str(values.get(watched, "")), _direction_setting(source, call, values)
+            right = _SETTINGS.get(setting, {}).get(metric_kind(metric).direction, setting) if metric else setting
+            if right != setting:
+                yield Hit(call, {"metric": metric, "setting": setting, "right": right})
+
+
+def _direction_setting(source: Source, call: ast.Call, values: Mapping[str, object]) -> str:
+    """The setting that says whether the metric has to fall or rise, as written or by default; "" if it is neither."""
+    library = source.dotted(call.func).partition(".")[0]
+    name = next((name for name in ("mode", "greater_is_better", "lower_is_better") if name in values), "")
+    if name:
+        return f"{name}={values[name]!r}"
+    return _DEFAULTS.get(library, "")
 
 
 @warning(
