@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import Any
 
 from labbook.frozen import dataclass
@@ -94,32 +94,38 @@ def model_tree(model: Model, signals: Signals) -> list[dict[str, Any]]:
 def _states(key: int, rows: Sequence[ModuleRow], signals: Signals) -> dict[str, dict[str, float]]:
     """Name of a module -> its states with their values."""
     found: dict[str, dict[str, float]] = {}
-
-    def add(name: str, state: str, value: float) -> None:
+    for name, state, value in chain(_measured_states(key, signals), _states_of_rows(key, rows, signals)):
         found.setdefault(name, {}).setdefault(state, value)
+    return found
 
+
+def _measured_states(key: int, signals: Signals) -> Iterator[tuple[str, str, float]]:
+    """Yield (module, state, value) of outputs and gradients."""
     every = [m for m in modules_of(signals) if m.model == key]
     for module in every:
         for state, value in _activation_values(module, every):
-            add(module.name, state, value)
+            yield module.name, state, value
     for state, layers in (("vanishing", vanishing_layers(signals)), ("exploding", exploding_layers(signals))):
         for parameter, norm in layers:
             if parameter.model == key:
-                add(_owner(parameter.name), state, norm)
+                yield _owner(parameter.name), state, norm
     names = {p.name for p in parameters_of(signals) if p.model == key}
     for name in unreached_parameters(signals):
         if name in names:
-            add(_owner(name), "no_gradient", 1.0)
+            yield _owner(name), "no_gradient", 1.0
+
+
+def _states_of_rows(key: int, rows: Sequence[ModuleRow], signals: Signals) -> Iterator[tuple[str, str, float]]:
+    """Yield (module, state, value) of modules that are frozen or were not called."""
     used = _gradients(key, signals)
     ran = {row.get("name", "") for row in rows if row.get("order") is not None}
     for row in rows:
         name = row.get("name", "")
         if row.get("parameters") and not row.get("trainable"):
-            add(name, "frozen", 1.0)
+            yield name, "frozen", 1.0
         # The weights of a module may be used without calling it, as attention does.
         if ran and row.get("parameters") and name not in ran and name and not used.get(name):
-            add(name, "not_called", 1.0)
-    return found
+            yield name, "not_called", 1.0
 
 
 def _activation_values(module: Module, every: Sequence[Module]) -> Iterable[tuple[str, float]]:

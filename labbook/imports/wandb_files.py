@@ -199,25 +199,7 @@ class _Builder:
 
     def _add_logged(self, name: str, value: object) -> None:
         if isinstance(value, Mapping):
-            kind = value.get("_type")
-            if kind in ("image-file", "images/separated"):
-                listed, captions = value.get("filenames"), value.get("captions")
-                captions = captions if isinstance(captions, list) else [value.get("caption")]
-                places = listed if isinstance(listed, list) else [value.get("path")]
-                for place, caption in zip_longest(places, captions[: len(places)]):
-                    file = _files_beside(self._part) / str(place)
-                    picture = read_picture(file, self._root, name, self._step, caption)
-                    self._pictures += [picture] if picture is not None and len(self._pictures) < MAX_PICTURES else []
-            elif kind == "table-file":
-                table = stored_table(read_object(_files_beside(self._part) / str(value.get("path")), self._root))
-                self._add_text(name, table)
-                if not table:
-                    self._left_out.add(kind)
-            elif kind is None:
-                for inner, leaf in flatten(value, f"{name}.", MAX_DEPTH):
-                    self._add_logged(inner, leaf)
-            else:
-                self._left_out.add(str(kind))
+            self._add_object(name, value)
             return
         if self._points.add_number(name, self._step, value, self._begun):
             return
@@ -225,6 +207,32 @@ class _Builder:
             self._add_text(name, value)
         elif isinstance(value, list):
             self._left_out.add("list")
+
+    def _add_object(self, name: str, value: Mapping[str, Any]) -> None:
+        """Adds a picture, a table or a group of values by its type."""
+        kind = value.get("_type")
+        if kind in ("image-file", "images/separated"):
+            self._add_pictures(name, value)
+        elif kind == "table-file":
+            table = stored_table(read_object(_files_beside(self._part) / str(value.get("path")), self._root))
+            self._add_text(name, table)
+            if not table:
+                self._left_out.add(kind)
+        elif kind is None:
+            for inner, leaf in flatten(value, f"{name}.", MAX_DEPTH):
+                self._add_logged(inner, leaf)
+        else:
+            self._left_out.add(str(kind))
+
+    def _add_pictures(self, name: str, value: Mapping[str, Any]) -> None:
+        listed, captions = value.get("filenames"), value.get("captions")
+        captions = captions if isinstance(captions, list) else [value.get("caption")]
+        places = listed if isinstance(listed, list) else [value.get("path")]
+        for place, caption in zip_longest(places, captions[: len(places)]):
+            file = _files_beside(self._part) / str(place)
+            picture = read_picture(file, self._root, name, self._step, caption)
+            if picture is not None and len(self._pictures) < MAX_PICTURES:
+                self._pictures.append(picture)
 
     def _add_text(self, name: str, text: str) -> None:
         if text and len(self._texts) < MAX_TEXTS:

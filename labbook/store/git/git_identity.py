@@ -89,25 +89,29 @@ def _read_files(files: Iterator[Path]) -> dict[str, str] | None:
             continue
         except (OSError, ValueError):
             return None
-        if file.name == "config.worktree" or "\\\n" in text:
-            # Read only with `extensions.worktreeConfig`; a line that goes on in the next one.
+        # The first is read only with `extensions.worktreeConfig`; the second is a line that goes on in the next one.
+        values = None if file.name == "config.worktree" or "\\\n" in text else _values(text)
+        if values is None:
             return None
-        section = ""
-        for line in text.splitlines():
-            rest = line.strip()
-            header = _SECTION.match(rest)
-            if header:
-                section = "" if header[2] else header[1].lower()
-                rest = header[3].strip()
-                if header[1].lower() in ("include", "includeif"):
-                    return None
-            if section not in ("user", "author", "committer") or not rest or rest[0] in "#;":
-                continue
-            simple = _SIMPLE.fullmatch(rest)
-            if simple is not None:
-                found[f"{section}.{simple[1].lower()}"] = simple[2].strip()
-            elif rest.lower().startswith(("name", "email")):
+        found |= values
+    return found
+
+
+def _values(text: str) -> dict[str, str] | None:
+    """Return the settings of one file, or `None` if it includes others or quotes a value."""
+    found, section = {}, ""
+    for line in text.splitlines():
+        rest = line.strip()
+        if header := _SECTION.match(rest):
+            if header[1].lower() in ("include", "includeif"):
                 return None
+            section, rest = "" if header[2] else header[1].lower(), header[3].strip()
+        if section not in ("user", "author", "committer") or not rest or rest[0] in "#;":
+            continue
+        if simple := _SIMPLE.fullmatch(rest):
+            found[f"{section}.{simple[1].lower()}"] = simple[2].strip()
+        elif rest.lower().startswith(("name", "email")):
+            return None
     return found
 
 
