@@ -20,8 +20,12 @@ _NOT_EVERYWHERE = (*_LOGARITHMS, "exp", "sqrt", "rsqrt", "acos", "asin", "atanh"
 _PRODUCTS = ("sum", "cosine_similarity", "dot", "bmm", "matmul", "einsum", "trace")
 _SPREADS = ("std", "norm", "vector_norm", "bincount", "count_nonzero")
 _REPLACING = ("where", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_")
-_INFINITE = {"acos": "1", "arccos": "1", "sqrt": "0"}
-_BOUNDED = {"acos": "x.clip(-1 + 1e-7, 1 - 1e-7)", "arccos": "x.clip(-1 + 1e-7, 1 - 1e-7)", "sqrt": "x + 1e-12"}
+_INFINITE = {"acos": "1", "arccos": "1", "acosh": "1", "sqrt": "0"}
+_BOUNDED = {
+    **dict.fromkeys(("acos", "arccos"), "x.clip(-1 + 1e-7, 1 - 1e-7)"),
+    "acosh": "x.clip(min=1 + 1e-7)",
+    "sqrt": "x + 1e-12",
+}
 _LIMITED = {
     *("clamp", "clip", "clamp_", "clip_", "minimum", "tanh", "sigmoid", "log", "log_softmax", "logsigmoid", "log_prob"),
     *("cosine_similarity", "normalize", "sub", "neg", "abs", "sqrt"),
@@ -32,10 +36,10 @@ _STABLE = {
     "sigmoid": "logsigmoid(x)",
     "1 - softmax": "log(-expm1(log_softmax(x)))",
     "1 - sigmoid": "logsigmoid(-x)",
-    "relu": "softplus(x) + 1e-6",
+    **dict.fromkeys(("relu", "linear"), "softplus(x) + 1e-6"),
     "1 - tanh ** 2": "2 * (log(2) - x - softplus(-2 * x))",
 }
-_REACH_0 = ("softmax", "sigmoid", "relu")
+_REACH_0 = ("softmax", "sigmoid", "relu", "linear")
 
 
 @warning("loss_nonfinite", "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
@@ -114,7 +118,10 @@ def infinite_gradient(code: Code, source: Source) -> Iterator[Hit]:
         if not isinstance(node, ast.Call) or name not in _INFINITE or (given := _argument(source, node)) is None:
             continue
         value = _value(code, source, given)
-        computed = _is_cosine(code, source, value) if name != "sqrt" else _is_row_sum_of_squares(code, source, value)
+        if name == "sqrt":
+            computed = _is_row_sum_of_squares(code, source, value)
+        else:
+            computed = _is_one_and_more(value) if name == "acosh" else _is_cosine(code, source, value)
         if computed and not is_under_no_grad(source, node):
             # A root is fine where no two rows are equal, as the distances of atoms.
             severity = "note" if name == "sqrt" else ""
@@ -181,7 +188,15 @@ def _is_cosine(code: Code, source: Source, node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         numbers = [number(one) is not None for one in (node.left, node.right)]
         return any(numbers) and _is_cosine(code, source, node.right if numbers[0] else node.left)
+    if is_call(node, "abs") and (inner := _argument(source, node)) is not None:
+        return _is_cosine(code, source, inner)
     return is_call(node, *_PRODUCTS)
+
+
+def _is_one_and_more(node: ast.expr) -> bool:
+    """Whether an expression is `1 + x`, which is 1 where x is 0."""
+    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+    return is_sum and 1.0 in (number(node.left), number(node.right))  # type: ignore[attr-defined]
 
 
 def _is_row_sum_of_squares(code: Code, source: Source, node: ast.expr) -> bool:
@@ -206,15 +221,27 @@ def _squared(code: Code, source: Source, node: ast.expr) -> ast.expr | None:
 def divisor_of_zero(code: Code, source: Source) -> Iterator[Hit]:
     """Tensors are divided by a spread, a norm, counts or a sum, which nothing keeps away from 0."""
     for node in source.nodes:
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        divided_by = _divisor(source, node)
+        value = _vanishing(code, source, divided_by) if divided_by is not None else None
+        if value is None or divided_by is None or is_under_no_grad(source, node):
             continue
-        divisor = _vanishing(code, source, node.right)
-        if divisor is None or is_under_no_grad(source, node) or _is_guarded(source, node):
+        if _is_guarded(source, node, divided_by):
             continue
-        # Data that is scaled once, before the training, was looked at; counts of classes depend on the labels.
-        if not _is_call_of(divisor, ("bincount",)) and not _is_repeated(code, source, node):
-            continue
-        yield Hit(node, {"divisor": ast.unparse(node.right), "value": ast.unparse(divisor)})
+        # Data that is scaled once, before the training, was looked at; counts and degrees depend on it.
+        is_count = _is_call_of(value, ("bincount",)) or divided_by is not getattr(node, "right", None)
+        if is_count or _is_repeated(code, source, node):
+            yield Hit(node, {"divisor": ast.unparse(divided_by), "value": ast.unparse(value)})
+
+
+def _divisor(source: Source, node: ast.AST) -> ast.expr | None:
+    """Return y of `x / y`, `y ** -1`, `y.pow(-0.5)` and `y.rsqrt()`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Pow)):
+        is_power = isinstance(node.op, ast.Pow)
+        return node.right if not is_power else node.left if (number(node.right) or 0.0) < 0 else None
+    if not isinstance(node, ast.Call):
+        return None
+    is_negative = bool(node.args) and (number(node.args[-1]) or 0.0) < 0
+    return _operand(source, node, "rsqrt") or (_operand(source, node, "pow") if is_negative else None)
 
 
 def _vanishing(code: Code, source: Source, node: ast.expr, depth: int = 0) -> ast.expr | None:
@@ -226,10 +253,15 @@ def _vanishing(code: Code, source: Source, node: ast.expr, depth: int = 0) -> as
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         sums = [_argument_of_sum(code, source, one) for one in (node.left, node.right)]
         return node if all(one is not None and not _is_positive(code, source, one) for one in sums) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        sides = (_operand(source, one, "t") or one for one in (node.left, node.right))
+        return node if any(_argument_of_exp(code, source, one) is not None for one in sides) else None
     root = _operand(source, node, "sqrt")
     if root is not None:
         inner = _value(code, source, root)
-        return node if any(_operand(source, inner, name) is not None for name in ("var", "mean")) else None
+        spread = any(_operand(source, inner, name) is not None for name in ("var", "mean"))
+        squares = _argument_of_sum(code, source, inner)
+        return node if spread or (squares is not None and _squared(code, source, squares) is not None) else None
     if any(_operand(source, node, name) is not None for name in _SPREADS):
         return node
     summed = _operand(source, node, "sum")
@@ -243,13 +275,15 @@ def _is_positive(code: Code, source: Source, node: ast.expr) -> bool:
 
 
 def _can_be_all_zero(code: Code, source: Source, node: ast.expr) -> bool:
-    """Whether a tensor is a mask, which may select nothing, or the output of a relu."""
+    """Whether a tensor is a mask, which may select nothing, a product, as with a mask, or the output of a relu."""
     value = _value(code, source, node)
     while isinstance(value, ast.Subscript) or (isinstance(value, ast.Call) and last_name(value.func) in AS_IS):
         inner = value.value if isinstance(value, ast.Subscript) else without_form(value)
         if inner is value:
             break
         value = _value(code, source, inner)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        return number(value.left) is None and number(value.right) is None
     return isinstance(value, ast.Compare) or last_operation(code, source, node) == "relu"
 
 
@@ -263,9 +297,9 @@ def _is_repeated(code: Code, source: Source, node: ast.AST, depth: int = 0) -> b
     return any(_is_repeated(code, where, call, depth + 1) for where, call in code.calls.get(function.name, ()))
 
 
-def _is_guarded(source: Source, node: ast.BinOp) -> bool:
+def _is_guarded(source: Source, node: ast.AST, divisor: ast.expr) -> bool:
     """Whether the division is in a branch, or its result selected, by a test of what it divides by."""
-    names = {one.id for one in ast.walk(node.right) if isinstance(one, ast.Name)}
+    names = {one.id for one in ast.walk(divisor) if isinstance(one, ast.Name)}
     for outer in source.parents_of(node):
         if isinstance(outer, ast.Call) and last_name(outer.func) in _REPLACING:
             return True
