@@ -22,11 +22,19 @@ _CALLS = {
     "div": ("div", "divide", "true_divide"),
     "divide": ("div", "divide", "true_divide"),
     "pow": ("pow", "float_power"),
+    **dict.fromkeys(("mm", "mv", "bmm"), ("matmul", "mm", "mv", "bmm")),
     **dict.fromkeys(("norm", "linalgvectornorm", "pnorm", "frobeniusnorm"), ("norm", "vector_norm")),
 }
 """Operation in a graph, in lower case -> functions and methods that make it; others are called as they are named."""
 
-_OPERATORS = {"div": ast.Div, "divide": ast.Div, "pow": ast.Pow}
+_OPERATORS: dict[str, type[ast.operator]] = {
+    "div": ast.Div,
+    "divide": ast.Div,
+    "pow": ast.Pow,
+    "mul": ast.Mult,
+    "sub": ast.Sub,
+    **dict.fromkeys(("mm", "mv", "bmm"), ast.MatMult),
+}
 _SYMPTOMS = ("loss_nonfinite", "nonfinite_gradient")
 _MESSAGES = ("print", "write", "info", "debug", "warning", "format")
 

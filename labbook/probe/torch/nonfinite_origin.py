@@ -102,10 +102,11 @@ class NonfiniteOrigin:
         own = [node for node in first if self._is_fine_below(node) and not self._has_nonfinite_input(node)]
         # Sums and products of what is finite are no NaN, so a target, or a weight, was.
         given = [n for n in first if bad[n][0] and kind(n) in _PAIRED and self._is_fine_below(n, given=True)]
+        given = given or [node for node in reversed(self.nodes) if self._has_nonfinite_input(node)]
         if not own and not given:
             return None
         node = (own or given)[0]
-        nan, inf, of = bad[node]
+        nan, inf, of = bad.get(node, (0, 0, 0))
         fields = {"node": node, "op": kind(node), "nan": nan, "inf": inf, "of": of, "low": None, "high": None}
         fields.update(zeros=None, exponent=_exponent(node), then=None, given=not own)
         argument = self._argument(node, "self", 0)
@@ -244,8 +245,9 @@ class NonfiniteOrigin:
                 elif following in self._known:
                     if any(self._known[following][:2]):
                         return False
-                elif following not in seen and following not in self._ends and self._edges.get(following):
-                    if kind(following) in PARTIAL:
+                elif following not in seen and following not in self._ends and following in self._edges:
+                    # A node of the model, which is none of the expression, has no edges here.
+                    if self._has_nonfinite_input(following) or (self._edges[following] and kind(following) in PARTIAL):
                         return False
                     seen.add(following)
                     waiting.append(following)

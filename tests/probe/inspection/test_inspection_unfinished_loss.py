@@ -53,6 +53,13 @@ def test_the_loss_that_a_program_leaves_with_is_searched(probed, tmp_path, test,
 
 
 @pytest.mark.torch
+def test_a_constant_that_is_not_finite_is_no_fault_of_the_operation_after_it(probed, tmp_path):
+    test = "loss = torch.relu(torch.eye(3).log().sub(1).mul(0) @ w).sum()\n        if torch.isnan(loss): break"
+    (seen,) = leave(probed, tmp_path, TORCH, test, False)
+    assert (seen["made"]["op"], seen["made"]["given"]) == ("Mv", True)
+
+
+@pytest.mark.torch
 def test_a_finite_loss_or_one_of_another_name_is_none(probed, tmp_path):
     assert leave(probed, tmp_path, TORCH, "if step > 9: break", False, start="-3") == []
     assert leave(probed, tmp_path, TORCH, "odd, loss = loss, w.sum()", False) == []
