@@ -35,6 +35,9 @@ _ATTENTION = {"scaled_dot_product_attention": (3, 5, -2), "multi_head_attention_
 """Fused attention -> places of its mask and of `is_causal` among the arguments, and the axis of time."""
 
 _MODULES = ("torch/nn/modules/", "torch\\nn\\modules\\")
+_CALLS_RELU = ("torch/nn/modules/transformer.py", "torch\\nn\\modules\\transformer.py")
+"""Layers of PyTorch that call their activation as a function, which no module shows."""
+
 _INSIDE = ("torch/nn/functional.py", "torch/overrides.py", "torch/_tensor.py")
 
 
@@ -294,10 +297,12 @@ class FunctionalCalls:
 
 
 def _caller():
-    """The user's frame that called a function, `None` where a module of PyTorch called it."""
+    """The user's frame that called a function, `None` where a module of PyTorch called it, save a transformer layer."""
     frame = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename
+        if name.endswith(_CALLS_RELU):
+            return user_frame()
         if any(part in name for part in _MODULES):
             return None
         if not name.endswith(_INSIDE) and "/torch/" not in name and frame.f_globals.get("__package__") != __package__:
