@@ -5,6 +5,7 @@ and only while it is on top; while anything in the program is compiled it is nev
 """
 
 import sys
+from weakref import ref
 
 from ..inspection.attention_weights import (
     FEATURES,
@@ -30,6 +31,7 @@ WATCHED = frozenset([
     "dropout",
 ])  # fmt: skip
 _NOISE = frozenset(["randn", "randn_like", "normal", "normal_"])
+_MASKS = frozenset(["masked_fill", "masked_fill_", "mul", "mul_", "where"])
 _VIEWS = frozenset(["view", "reshape", "flatten"])
 _ATTENTION = {"scaled_dot_product_attention": (3, 5, -2), "multi_head_attention_forward": (16, None, 0)}
 """Fused attention -> places of its mask and of `is_causal` among the arguments, and the axis of time."""
@@ -52,6 +54,7 @@ class FunctionalCalls:
         self.torch = torch
         self.inspector = inspector
         self.found = {}
+        self._weights = {}
         self._mode = None
         self._root = None
         self._armed = None
@@ -62,7 +65,7 @@ class FunctionalCalls:
     def begin(self, root):
         """Puts the mode on for the forward that is about to run, from the second step on."""
         self.end()
-        self.found = {}
+        self.found, self._weights = {}, {}
         first = self.inspector.monitor.step < 2 and self._armed is None
         if first or has_compiled() or not hasattr(self.torch.overrides, "TorchFunctionMode"):
             return
@@ -128,6 +131,8 @@ class FunctionalCalls:
                             functions._inspect_attention(name, args, kwargs)
                     except Exception as error:
                         failed("torch.look at function", error)
+                if functions._weights and (name in _MASKS or name == "dropout"):
+                    functions._follow_weights(name, (*args, *kwargs.values()), result)
                 return result
 
         return Watching()
@@ -167,10 +172,25 @@ class FunctionalCalls:
                     if facts["dim"] == result.dim() - 1 and inspector.stats.is_plain(result):
                         exact = result.dtype in (self.torch.float32, self.torch.float64)
                         facts.update(describe_attention(result.detach(), exact, inspector.batches))
+                        self._weights[id(result)] = (ref(result), facts)
                         facts["scale"] = score_scale(given) if is_tensor and result.dim() > 2 else None
             elif name == "dropout":
                 facts["training"] = bool(args[2] if len(args) > 2 else kwargs.get("training", True))
         self.found[name, line] = facts
+
+    def _follow_weights(self, name, given, result):
+        """Describes the weights of an attention as a mask leaves them that comes after the softmax."""
+        try:
+            found = (self._weights.get(id(one)) for one in given[:3])
+            weak, facts = next((one for one in found if one is not None), (None, None))
+            if weak is None or not any(weak() is one for one in given) or result.shape != weak().shape:
+                return
+            self._weights[id(result)] = (ref(result), facts)
+            if name in _MASKS and self.inspector.stats.is_plain(result) and self.inspector.without_modes.is_possible():
+                with self.inspector.without_modes:
+                    facts.update(describe_attention(result.detach(), False, self.inspector.batches))
+        except Exception as error:
+            self.inspector.failed("torch.look at weights", error)
 
     def _inspect_view(self, args, result):
         """Notes that the axes of heads and of time are exchanged by a new shape alone."""

@@ -43,6 +43,7 @@ _TIME_IN_FRONT = re.compile(
 )
 _TURNED = re.compile(r"transpose\(0, 1\)|permute\(1, 0, 2\)|transpose\(\[1, 0, 2\]\)|swapaxes\(0, 1\)")
 _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
+_ROOT = re.compile(r"(?:\w+\.)*sqrt\(.*\)|.* \*\* 0?\.5")
 _FILLS = ("masked_fill", "masked_fill_")
 _AS_IS = {*_FILLS, "float", "to", "type_as", "add", "clone", "contiguous", "astype", "cast"}
 _SAME_MASK = ("unsqueeze", "float", "to", "astype", "cast", "expand", "view", "reshape", "type_as")
@@ -51,7 +52,7 @@ _SAME_MASK = ("unsqueeze", "float", "to", "astype", "cast", "expand", "view", "r
 @warning("attention_not_scaled", "Vaswani et al. 2017, 3.2.1: scores grow with the width of a head", row="activation")
 def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
     """A softmax of products of queries and keys without a scale, in a causal or multi-head attention."""
-    for _, function, steps in _attentions(source):
+    for _, function, steps in attentions(source):
         products = [one for step in steps for one in _products(step)]
         if len(products) != 1 or not _TRANSPOSED.search(ast.unparse(products[0])):
             continue
@@ -74,7 +75,7 @@ def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
 @warning("attention_mask_multiplied", "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug")
 def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
     """Scores that a mask multiplies, or fills with 0, before their softmax: a hidden key keeps a weight of exp(0)."""
-    for call, function, steps in _attentions(source):
+    for call, function, steps in attentions(source):
         found = next((one for step in steps for one in ast.walk(step) if _hides_by_zero(one)), None)
         if found is None or any(_FAR_BELOW.search(ast.unparse(step)) for step in steps):
             continue
@@ -84,10 +85,47 @@ def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(found, {"mask": ast.unparse(found)})
 
 
+@warning("attention_mask_multiplied", "Vaswani et al. 2017, 3.2.3: masked before the softmax", row="loop-bug")
+def mask_after_softmax(code: Code, source: Source) -> Iterator[Hit]:
+    """A mask sets weights of an attention to 0 after the softmax: the others do not add up to 1, and depend on them."""
+    for call, function, steps in attentions(source):
+        if any(_FAR_BELOW.search(ast.unparse(step)) or _is_hidden(step) for step in steps):
+            continue
+        later = [one for one in ast.walk(function) if getattr(one, "lineno", 0) >= call.lineno]
+        masked = next((one for one in later if _hides_by_zero(one) and _is_weights(source, call, one)), None)
+        sums = any("sum" in ast.unparse(one.right) for one in of_type(later, ast.BinOp) if isinstance(one.op, ast.Div))
+        if masked is not None and not sums and not any(is_call(one, "normalize") for one in later):
+            yield Hit(masked, {"mask": ast.unparse(masked)})
+
+
+def _is_hidden(step: ast.expr) -> bool:
+    return any(_hides_by_zero(one) for one in ast.walk(step))
+
+
+def _is_weights(source: Source, call: ast.Call, node: ast.AST) -> bool:
+    """Whether a product or a filled tensor is made of what this softmax returned."""
+    statement = source.statement(call)
+    name = dotted_target(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
+    return any(one is call or (name and dotted_target(one) == name) for one in ast.walk(node))
+
+
+@warning("attention_not_scaled", "Vaswani et al. 2017, 3.2.1: divided by the root of the width", row="activation")
+def multiplied_by_root(code: Code, source: Source) -> Iterator[Hit]:
+    """The products of queries and keys are multiplied by the root of the width, and not divided by it."""
+    for _, _, steps in attentions(source):
+        nodes = [one for step in steps for one in of_type(ast.walk(step), ast.BinOp)]
+        if any(isinstance(one.op, (ast.Div, ast.Sub)) for one in nodes):
+            continue
+        for node in (one for one in nodes if isinstance(one.op, ast.Mult) and _products(one)):
+            factors = [code.made(source, side) or side for side in (node.left, node.right)]
+            if any(_ROOT.fullmatch(ast.unparse(one)) for one in factors):
+                yield Hit(node, {"code": ast.unparse(node)})
+
+
 @warning("softmax_wrong_axis", "Vaswani et al. 2017, 3.2.1: the weights of a query add up to 1", row="loop-bug")
 def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of an attention are normalised over the queries, not over the keys."""
-    for call, function, steps in _attentions(source):
+    for call, function, steps in attentions(source):
         products = [one for step in steps for one in _products(step) if isinstance(one, (ast.BinOp, ast.Call))]
         owner = source.class_of(function)
         wrong = (-2, 1, 2) if owner is not None and _splits_heads(owner) else (-2,)
@@ -106,7 +144,7 @@ def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"code": ast.unparse(call)})
 
 
-def _attentions(source: Source) -> Iterator[tuple[ast.Call, Function, list[ast.expr]]]:
+def attentions(source: Source) -> Iterator[tuple[ast.Call, Function, list[ast.expr]]]:
     """Each softmax of products of matrices: its call, its function, and all that the scores are given there."""
     for node in of_type(source.nodes, ast.Call):
         func = node.func.func if isinstance(node.func, ast.Call) else node.func

@@ -1,4 +1,4 @@
-"""Rules about drawn noise: of a latent code, of a diffusion, of a generator."""
+"""Rules about drawn noise: of a latent code, of a diffusion, of a generator, of attention scores."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of, signed_terms
 from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loops, of_type, walk
+from labbook.review.rules.attention_scores import attentions
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -201,3 +202,13 @@ def noise_in_target(code: Code, source: Source) -> Iterator[Hit]:
         clean = next((name for one in terms if (name := dotted_target(one)) and name != target), "")
         if drawn and clean and "loss" in ast.unparse(source.statement(call) or call).lower():
             yield Hit(call, {"noisy": target, "clean": clean})
+
+
+@warning("dropout_active_in_eval", "torch.nn.Module.training", row="loop-bug")
+def noise_on_scores(code: Code, source: Source) -> Iterator[Hit]:
+    """Normal noise is added to the scores of an attention in evaluation, too."""
+    for _, function, steps in attentions(source):
+        for node in (one for step in steps for one in ast.walk(step) if is_call(one, "randn", "randn_like")):
+            modes = [one for one in source.parents_of(node) if isinstance(one, (ast.If, ast.IfExp))]
+            if "training" not in ast.unparse(function) and not modes:
+                yield Hit(node, {"noise": ast.unparse(node)})

@@ -33,14 +33,44 @@ class Attention(nn.Module):
         return self.last((seen if self.mixed else seen.transpose(1, 2)).reshape(x.shape))
 
 
+class LateMask(Attention):
+    """Hides later words behind the softmax, and divides the weights by their sum unless `broken`."""
+
+    def __init__(self, broken):
+        super().__init__()
+        self.broken = broken
+
+    def forward(self, x):
+        query, key, value = (self.split(one) for one in self.parts(x).chunk(3, -1))
+        mask = torch.ones(LENGTH, LENGTH).tril()
+        weights = (query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)).softmax(-1)
+        weights = weights * mask
+        if not self.broken:
+            weights /= weights.sum(-1, keepdim=True)
+        return self.last((weights @ value).transpose(1, 2).reshape(x.shape))
+
+
+class LayerNorm(nn.Module):
+    """A normalisation of the program, with a mean that is `shift` too low."""
+
+    def __init__(self, shift):
+        super().__init__()
+        self.gain, self.bias, self.shift = nn.Parameter(torch.ones(WIDTH)), nn.Parameter(torch.zeros(WIDTH)), shift
+
+    def forward(self, x):
+        centred = x - x.mean(-1, keepdim=True) + self.shift
+        return self.gain * centred / (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt() + self.bias
+
+
 class Model(nn.Module):
     def __init__(self, attention):
         super().__init__()
+        self.share = 1.0
         self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.attention, self.norm, self.scores = attention, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS)
 
     def forward(self, x):
-        x = self.words(x) + self.places(torch.arange(LENGTH))
+        x = self.words(x) + self.share * self.places(torch.arange(LENGTH))
         return self.scores(self.norm(x + self.attention(x)))
 
 
@@ -56,15 +86,15 @@ def train(model, batch_of, steps=250):
             print(f"step {step + 1} loss {loss.item():.4f}")
 
 
-def heads_take_the_place_of_time(broken):
+def shifted_words():
     """Each word is to become the one two places before it."""
+    x = torch.randint(0, WORDS, (32, LENGTH))
+    return x, x.roll(2, 1)
+
+
+def heads_take_the_place_of_time(broken):
     torch.manual_seed(1)
-
-    def batch_of():
-        x = torch.randint(0, WORDS, (32, LENGTH))
-        return x, x.roll(2, 1)
-
-    train(Model(Attention(mixed=broken)), batch_of)
+    train(Model(Attention(mixed=broken)), shifted_words)
 
 
 def mask_without_its_diagonal(broken):
@@ -103,6 +133,32 @@ def ones_added_to_the_scores(broken):
         return x[:, :-1], x[:, 1:]
 
     train(Model(Library(ones.tril() if broken else ones.triu(1) * -1e9)), batch_of)
+
+
+def norm_that_shifts(broken):
+    torch.manual_seed(4)
+    model = Model(Attention())
+    model.norm = LayerNorm(2.0 if broken else 0.0)
+    train(model, shifted_words)
+
+
+def places_without_effect(broken):
+    torch.manual_seed(5)
+    model = Model(Attention())
+    model.share = 0.0 if broken else 1.0
+    train(model, shifted_words)
+
+
+def mask_behind_the_softmax(broken):
+    """Sequences count up by a step of their own: the next word follows from the two before it."""
+    torch.manual_seed(6)
+
+    def batch_of():
+        first, step = torch.randint(0, WORDS, (2, 32, 1))
+        x = (first + step * torch.arange(LENGTH + 1)) % WORDS
+        return x[:, :-1], x[:, 1:]
+
+    train(Model(LateMask(broken)), batch_of)
 
 
 if __name__ == "__main__":
