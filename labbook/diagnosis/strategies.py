@@ -37,6 +37,7 @@ INTERRUPTED = "interrupted"
 _OF_PYTHON = "type_error_user_code"
 _NOT_SETTINGS = ("data_decode_error", _OF_PYTHON, "api_version_mismatch")
 _LIKELY = 2
+_CERTAIN = 3
 _LISTED = 3
 """Families that make a text without a traceback a list. Source: no failure of `benchmarks.diagnosis` shows three."""
 
@@ -207,6 +208,8 @@ def _is_misreading(candidate: Candidate) -> bool:
         return True
     if family_of_source(one) not in (None, family):
         return True
+    if family == "api_version_mismatch" and candidate.match.weight == _CERTAIN and candidate.is_distinct:
+        return False  # a whole message says more than a class that a library raises for anything
     return family in _NOT_SETTINGS and family_of_class(one.module, one.type) == "config_error"
 
 

@@ -99,6 +99,13 @@ def test_a_scheduler_that_stops_the_tasks_of_a_job_is_not_blamed_for_an_exceptio
     assert choose_findings(case_of(stopped + killed))[0].family == "interrupted"
 
 
+def test_a_whole_message_says_more_than_the_class_of_a_library() -> None:
+    of_class = "lightning.fabric.utilities.exceptions.MisconfigurationException: "
+    scheduler = "The provided lr scheduler `<StepLR object at 0x7f>` doesn't follow PyTorch's LRScheduler API."
+    assert choose_findings(case_of(f"{of_class}{scheduler}\n"))[0].symptom == "removed_api_used"
+    assert choose_findings(case_of(f"{of_class}mode is no longer supported here\n"))[0].family == "config_error"
+
+
 def test_a_watchdog_that_ended_is_no_timeout() -> None:
     ended = "[E ProcessGroupNCCL.cpp:916] [Rank 7] NCCL watchdog thread terminated with exception: "
     assert choose_findings(case_of(f"{ended}CUDA error: unknown error\n"))[0].symptom == "cuda_driver_outdated"

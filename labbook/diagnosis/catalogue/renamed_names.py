@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,11 +52,14 @@ def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
     Args:
         known: Names that exist where the program looked for it.
     """
-    name = _find_missing(message).get("name", "")
-    if len(name) < _SHORTEST or name in _usual_names():
+    found = _find_missing(message)
+    name = found.get("name", "")
+    built_in = getattr(builtins, found.get("owner", ""), None)
+    usual = dir(built_in) if isinstance(built_in, type) else sorted(_usual_names())
+    if len(name) < _SHORTEST or name in usual:
         return {}
     suggested = _SUGGESTED.findall(message)
-    meant = get_close_matches(name, (*known, *suggested, *sorted(_usual_names())), n=1, cutoff=_ALIKE)
+    meant = get_close_matches(name, (*known, *suggested, *usual), n=1, cutoff=_ALIKE)
     return {"missing": name, "near": meant[0]} if meant else {}
 
 

@@ -84,9 +84,13 @@ def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
         ("figure() got an unexpected keyword argument 'fig_size'", "figsize"),
         ("cannot import name 'train_test_spilt' from 'sklearn.model_selection' (x.py)", "train_test_split"),
         ("module 'pandas' has no attribute 'read_cvs'", "read_csv"),
+        ("got an unexpected keyword argument 'random_sate'", "random_state"),
+        ("Unrecognized keyword arguments passed to Dense: {'activaton': 'relu'}", "activation"),
         ("module 'mytools' has no attribute 'lod_rows'. Did you mean: 'load_rows'?", "load_rows"),
         ("Trainer.__init__() got an unexpected keyword argument 'eval_steps_per_epoch'", ""),
         ("fit() got an unexpected keyword argument 'epochs'", ""),
+        ("'list' object has no attribute 'apend'", "append"),
+        ("'tuple' object has no attribute 'layer'", ""),
         ("name 'train_test_spilt' is not defined", ""),
     ],
 )

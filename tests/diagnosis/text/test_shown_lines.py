@@ -20,6 +20,7 @@ SHOWN = {
     "counts of values": "reason\n{}        12\nslow disk        4\nName: count, dtype: int64\n",
     "a table": "| class of failure   | precision | recall | texts |\n| {} | 0.91 | 0.88 | 120 |\n",
     "a list in JSON": '{{\n  "retried": ["{}", "Connection reset by peer"],\n  "times": 3\n}}\n',
+    "a list in Python": "['{}', 'slow start of a fit']\nvocabulary 812\n",
     "a translation": 'msgid "{}"\nmsgstr "显存不足"\n',
     "strings of a configuration": 'retry_on:\n  - "{}"\n  - "No space left on device"\nretries: 3\n',
     "a table of texts": '7,"{} with two cards",memory\n8,"slow start",other\n',
