@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from labbook.store.text.sentences import Sentences, translate_check
 _MOST_MESSAGE = 400
 _LAYER_CALLED = "Exception encountered when calling"
 """Begins the messages of Keras, before the message of the layer."""
+_GRAPH_TRACED = "in user code:"
+_CLASS = re.compile(r"^[\w.]*(?:Error|Exception): ")
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "lost_node", "batch_end", "reader_died", "memory")
 _CHILD_DEATHS = ("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective")
 _WAITING = (
@@ -205,8 +208,13 @@ def _add_source_line(where: Mapping[str, Any], evidence: Evidence) -> dict[str, 
 
 
 def first_message_line(message: str) -> str:
-    """The first line of a message with words, shortened; the next where it only names the layer that was called."""
+    """The first line of a message with words, shortened; the next where it only names the layer that was called.
+
+    Where TensorFlow lists the frames of a graph, the message is in the last line.
+    """
     lines = [line.strip() for line in message.splitlines() if line.strip(" -=*")]
+    if lines and lines[0] == _GRAPH_TRACED:
+        return first_message_line(_CLASS.sub("", lines[-1]))
     line = next((line for line in lines if not line.startswith(_LAYER_CALLED)), lines[0] if lines else "")
     return line if len(line) <= _MOST_MESSAGE else line[: _MOST_MESSAGE - 3] + "..."
 

@@ -141,3 +141,10 @@ def test_an_argument_with_a_similar_name_is_called_misspelt_unless_a_library_ren
 def test_an_attribute_that_scikit_learn_sets_in_fit_means_an_estimator_that_is_not_fitted(name, page):
     found = diagnose(read_text(f"AttributeError: 'LinearRegression' object has no attribute '{name}'"), MATCHER).primary
     assert found is not None and found.symptom == page
+
+
+def test_the_message_of_a_traced_graph_is_its_last_line() -> None:
+    inner = "AttributeError: module 'tensorflow' has no attribute 'log'"
+    text = f"AttributeError: in user code:\n\n    /w/net.py:41 levels  *\n        return tf.log(x)\n\n    {inner}\n"
+    found = choose_findings(case_of(text))[0]
+    assert (found.family, found.message) == ("api_version_mismatch", "module 'tensorflow' has no attribute 'log'")

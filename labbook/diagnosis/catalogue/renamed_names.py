@@ -55,7 +55,7 @@ def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
     found = _find_missing(message)
     name = found.get("name", "")
     built_in = getattr(builtins, found.get("owner", ""), None)
-    usual = dir(built_in) if isinstance(built_in, type) else sorted(_usual_names())
+    usual = dir(built_in) if isinstance(built_in, type) else _usual_names(found.get("kind", ""))
     if len(name) < _SHORTEST or name in usual:
         return {}
     suggested = _SUGGESTED.findall(message)
@@ -69,16 +69,19 @@ def usual_imports() -> Mapping[str, str]:
     return {line.split()[-1]: line for line in read_toml(_USUAL)["imports"]}
 
 
-@functools.lru_cache(maxsize=1)
-def _usual_names() -> frozenset[str]:
-    names = read_toml(_USUAL)
-    return frozenset((*usual_imports(), *names["arguments"], *names["members"]))
+@functools.lru_cache
+def _usual_names(kind: str) -> list[str]:
+    """The names that programs use often where a message of that kind misses one."""
+    if kind == "imported":
+        return sorted(usual_imports())
+    lists = read_toml(_USUAL)
+    return sorted(lists["members"] if kind == "attribute" else lists["arguments"])
 
 
 def _find_missing(message: str) -> dict[str, str]:
-    """`owner` and `name` of what a message misses; with `callee` for an argument; empty where it misses none."""
-    forms = (form.search(message) for form in _FORMS.values())
-    return next((match.groupdict("") for match in forms if match), {})
+    """`kind`, `owner` and `name` of what a message misses, `callee` of an argument; empty where it misses nothing."""
+    forms = ((kind, form.search(message)) for kind, form in _FORMS.items())
+    return next(({**match.groupdict(""), "kind": kind} for kind, match in forms if match), {})
 
 
 def _call_keys(callee: str, argument: str, source: str) -> Iterator[str]:

@@ -91,6 +91,7 @@ def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
         ("fit() got an unexpected keyword argument 'epochs'", ""),
         ("'list' object has no attribute 'apend'", "append"),
         ("'tuple' object has no attribute 'layer'", ""),
+        ("cannot import name 'transforms' from 'vision' (x.py)", ""),
         ("name 'train_test_spilt' is not defined", ""),
     ],
 )
