@@ -20,6 +20,7 @@ from labbook.model.run import Frame
 
 _RE = compile_patterns(__file__)
 
+_COMPILER = "compile_error"
 _TENSOR_FAMILIES = ("shape_mismatch", "dtype_mismatch", "device_mismatch")
 _MOST_LETTERS = 4000
 _CODES = ("errno", "winerror", "opencv")
@@ -56,6 +57,10 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
         family = "checkpoint_size_mismatch"
     if family == "config_error" and sentence.startswith("Check failed: "):
         family = None  # native code checks no settings
+    if (family, exception.type) == ("config_error", "AssertionError") and _family_of_site(
+        exception.frames
+    ) == _COMPILER:
+        family = _COMPILER  # which asserts its own state, no setting
     if family is None and not sentence and exception.frames and "__version__" in exception.frames[-1].source:
         # A version that is converted to a number, and is none.
         family = "api_version_mismatch"

@@ -96,6 +96,11 @@ def test_the_file_that_raised_a_message_that_was_lost(
     assert family_of(_cut(file, function, source)) == wanted
 
 
+def test_a_compiler_asserts_its_own_state(family_of: Callable[[str], str]) -> None:
+    raised = _cut(f"{SITE}torch/_functorch/aot_autograd.py", "lower", "raise AssertionError(said)")
+    assert family_of(f"{raised}AssertionError: out_spec must not be None\n") == "compile_error"
+
+
 @in_one_test(
     "text",
     [
