@@ -67,8 +67,7 @@ class TrainingMonitor:
         self.last_root, self.roles = None, ModelRoles()
         self.normal_loss, self._normal_norm = UsualRange(), UsualRange()
         self._forward_began = self._backward_began = self._step_began = None
-        self._samples = 0
-        self._trained_elsewhere = False
+        self._samples, self._trained_elsewhere = 0, False
 
     @property
     def step(self):
