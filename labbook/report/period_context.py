@@ -201,7 +201,7 @@ def _failures(rows: Sequence[RunRow], source: PeriodSource) -> list[dict[str, An
     return [
         {
             "kind": kind,
-            "title": source.title(kind) if group[0].symptoms else kind,
+            "title": source.title(kind) if group[0].symptoms else group[-1].subject,
             "count": len(group),
             "failed": sum(row.status in BROKEN for row in group),
             "fixed": sum(bool(row.fix) for row in group),

@@ -255,12 +255,13 @@ def test_a_run_that_finished_with_a_finding_is_a_problem_until_one_of_its_script
 
 def test_the_home_page_tells_open_problems_and_fixes():
     source = cured()
-    rows = [failure(3, 20, "cuda_out_of_memory"), *source.rows]
+    exit_code = replace(failure(4, 21), symptoms=(), title="train.py: failed, exit code 3")
+    rows = [exit_code, failure(3, 20, "cuda_out_of_memory"), *source.rows]
     source = SiteSource(rows, now=NOW, symptoms=source.symptoms, fixes=source.fixes)
     home = {page.path: page.text() for page in site_pages(source, Templates(None, "en"))}["index.md"]
 
     problems = home.split("## Open problems")[1].split("## ")[0]
-    assert "[GPU out of memory](symptoms/cuda_out_of_memory.md)" in problems
+    assert "[GPU out of memory](symptoms/cuda_out_of_memory.md)" in problems and "exit code 3" in problems
     assert "loss_nonfinite" not in problems
     assert "--lr 3.0 → 0.1" in home.split("## Latest fixes")[1]
 

@@ -132,11 +132,12 @@ def test_the_goal_of_an_experiment_decides_on_metric_and_direction():
 
 def test_failures_are_grouped_by_symptom_or_by_what_happened():
     rows = [row(1, 16, "failed", symptoms=("cuda_oom",)), row(2, 17, "failed", symptoms=("cuda_oom",), fix="x")]
-    rows += [row(3, 18, "killed")]
+    rows += [row(3, 18, "killed"), row(4, 18, "killed")]
 
     data = story(rows)
 
-    assert [(f["kind"], f["count"], f["fixed"]) for f in data["failures"]] == [("cuda_oom", 2, 1), ("run N", 1, 0)]
+    assert [(f["kind"], f["count"], f["fixed"]) for f in data["failures"]] == [("cuda_oom", 2, 1), ("run N", 2, 0)]
+    assert data["failures"][1]["title"] == "run 4"  # not the key of the group
     assert failure_kind(row(1, 16)) == ""
 
 

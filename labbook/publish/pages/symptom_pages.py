@@ -95,7 +95,7 @@ def problem_cells(view: SymptomView, page: str) -> list[dict[str, Any]]:
     """Returns open problems for a page: symptom, number of runs, last run."""
     return [
         {
-            "title": view.title(problem.kind),
+            "title": view.title(problem.kind) if problem.runs[0].symptoms else problem.runs[0].subject,
             "url": view.url(problem.kind, page),
             "count": len(problem.runs),
             "last": run_cells(problem.runs[0], page),
