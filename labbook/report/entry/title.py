@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labbook.model.finding import Finding
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.verdict import worst_fault
@@ -201,7 +202,8 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
         value = "NaN" if math.isnan(series.last) else "inf"
         return fill(labels["nonfinite"], metric=name, value=value, step=count(since))
     first, last = pair(series.first, series.last)
-    if len(series.values) == 1:
+    # A best value is printed when it is reached, and once more at the end.
+    if len(series.values) == 1 or (metric_kind(series.name).running_best and series.first == series.last):
         return fill(labels["one"], metric=name, last=last)
     # What the program logs is numbered as it likes, by episodes or epochs; numbers in text are no steps of a run.
     steps = series.last_step if series.source == "probe" or run.imported_from else run.steps

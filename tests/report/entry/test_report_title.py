@@ -91,6 +91,13 @@ def test_the_steps_are_those_of_the_run_and_no_episodes(steps, title):
     assert run_title(run_with(reward, primary="reward", processes=(process,))) == title
 
 
+def test_a_best_value_that_is_printed_twice_is_one():
+    best = Series("Best_Test_Accuracy", "text", (1, 2), (0.81, 0.81))
+    assert run_title(run_with(best, primary=best.name)) == "a.py: finished, Best_Test_Accuracy 0.81"
+    better = dataclasses.replace(best, values=(0.7, 0.81))
+    assert "0.7 → 0.81" in run_title(run_with(better, primary=best.name))
+
+
 def finding(**fields):
     told = {"symptom": "loss_negative", "family": "numeric", "class_": "numeric", "tier": 1, "severity": "error"}
     return Finding(**{**told, "title": "Loss is negative (cross entropy, BCE or squared error)", **fields})
