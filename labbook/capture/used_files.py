@@ -168,7 +168,7 @@ def _make_row(folder: str, uses: Sequence[FilePathUse], shown_from: Sequence[Pat
             if fingerprint.reason != "gone":
                 members[_relative_name(use.path, folder)] = (fingerprint.size, fingerprint.text)
     size = sum(max(0, member[0]) for member in members.values())
-    count = max(counted, sum(not use.folder for use in uses))
+    count = max(counted, len(members) or len(uses))  # without temporary files and old checkpoints
     reason = "" if members else "gone"
     text = combine_fingerprints(members) if members else ""
     tracked = tracked_digest(Path(folder).expanduser())

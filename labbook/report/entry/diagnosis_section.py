@@ -138,9 +138,10 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
 
 
 def seen_line(finding: Finding, labels: Mapping[str, Any]) -> str:
-    """Returns how often the failure was seen before, and the last run that had it; "" if it never was."""
-    runs = same_failures(finding)
-    words = labels["seen_line_one" if len(runs) == 1 else "seen_line"]
+    """Returns how often the failure was seen before, else others with its symptom, and the last run; "" if none was."""
+    same = [seen for seen in finding.seen_before if seen.same == "fingerprint"]
+    runs = same or same_failures(finding)
+    words = labels[("seen_line" if same else "symptom_line") + ("_one" if len(runs) == 1 else "")]
     return fill(words, count=len(runs), run=runs[0].run) if runs else ""
 
 

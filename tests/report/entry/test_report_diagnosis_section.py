@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from labbook.model.finding import EarlierRun, Finding
 from labbook.report.ending_exception import shorten_paths
 from labbook.report.entry.diagnosis_section import diagnosis_lines, diagnosis_section
@@ -154,3 +156,17 @@ def test_beside_the_same_failure_others_of_the_family_are_left_out(runs, noteboo
     text = page(runs, notebook, dataclasses.replace(CRASH, seen_before=(family, same)))
     section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
     assert same.run in section and family.run not in section and "once in this notebook" in section
+
+
+@pytest.mark.parametrize(
+    ("same", "line"),
+    [
+        (("fingerprint", "symptom"), "seen before in run0"),
+        (("fingerprint", "fingerprint"), "seen 2 times in this notebook, last in run0"),
+        (("symptom",), "this symptom was seen in another failure, in run0"),
+        (("symptom", "symptom"), "this symptom was seen in 2 other failures of this notebook, last in run0"),
+    ],
+)
+def test_the_same_failure_and_others_with_its_symptom_are_told_apart(runs, same, line):
+    seen = tuple(EarlierRun(f"run{number}", same=kind) for number, kind in enumerate(same))
+    assert diagnosis_lines(with_findings(runs, dataclasses.replace(CRASH, seen_before=seen)))[-1] == line
