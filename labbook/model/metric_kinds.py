@@ -43,6 +43,10 @@ _NO_BEST = frozenset({
 """Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may
 rise, and what each of the two answers of a preference gets."""
 
+_NEGATED = frozenset({"neg", "negative"})
+"""Turn the direction of a bound and of an error: `neg_elbo`, `neg_mean_squared_error` of scikit-learn. A `neg_loss` or
+`neg_acc` is that of the negative pairs."""
+
 _RUNNING_BEST = frozenset({"best", "lowest", "highest", "last"})
 
 COUNTERS = frozenset({
@@ -144,6 +148,8 @@ def metric_kind(name: str) -> MetricKind:
     # `error_rate` and `loss_acc` are what their last word says; `perceptual_loss_score` is rare.
     rank = ranks[-1]
     quantity, direction, _ = QUANTITIES[rank]
+    if _NEGATED & set(words) and quantity in ("evidence", "error"):
+        direction = "min" if direction == "max" else "max"
     if _NO_BEST & set(words):
         direction = ""
     return MetricKind(quantity, direction, split, rank, best)

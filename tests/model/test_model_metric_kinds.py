@@ -17,6 +17,20 @@ def test_every_word_of_the_table_is_known_in_every_spelling(word, quantity, dire
 
 
 @in_one_test(
+    ("name", "direction"),
+    [
+        ("elbo", "max"),
+        ("test/neg_elbo", "min"),
+        ("neg_mean_squared_error", "max"),
+        ("neg_loss", "min"),
+        ("neg_acc", "max"),
+    ],
+)
+def test_a_negated_bound_or_error_improves_the_other_way(name, direction):
+    assert direction_of(name) == direction
+
+
+@in_one_test(
     "name",
     [
         "lr",
