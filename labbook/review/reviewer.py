@@ -38,6 +38,9 @@ _TRAINERS = re.compile(
 _TRAINER_NAMES = re.compile(r"transformers\.(\w+\.)*\w*Trainer$|trl\.\w+Trainer$|sentence_transformers\.\w*Trainer$")
 _FRAMEWORKS = ("torch", "paddle", "torchvision", "lightning", "pytorch_lightning", "transformers", "skorch")
 """Packages of which a file has to import one to be reviewed."""
+_SHARED_NAMES = {"utils", "data", "io"}
+"""Modules of frameworks, and of the project if an import begins with them."""
+_FOREIGN_NAMES = {*_FRAMEWORKS, *_SHARED_NAMES, "nn", "optim", "functional", "np", "numpy"}
 
 
 @dataclass(frozen=True)
@@ -144,14 +147,11 @@ def _group_by_project(sources: Sequence[Source]) -> list[list[Source]]:
         by_place.setdefault(source.path.parent.name, []).append(number)
     for number, source in enumerate(sources):
         imported = {part for name in [*source.names.values(), *source.stars] for part in name.split(".") if part}
-        for part in imported - set(_FRAMEWORKS) - {"nn", "optim", "utils", "data", "functional", "io", "np", "numpy"}:
+        packages = {name.split(".")[0] for name in source.names.values()}
+        for part in (imported - _FOREIGN_NAMES) | (_SHARED_NAMES & packages):
             for other in by_place.get(part, ())[:200]:
-                neighbors = _are_neighbors(source.path, sources[other].path)
-                if neighbors and sources[other].path.stem in imported:
-                    group[root(other)] = root(number)
-        for part in {"utils", "data", "io"} & {name.split(".")[0] for name in source.names.values()}:
-            for other in by_place.get(part, ())[:200]:
-                if _are_neighbors(source.path, sources[other].path):
+                path = sources[other].path
+                if _are_neighbors(source.path, path) and (path.stem in imported or part in _SHARED_NAMES):
                     group[root(other)] = root(number)
     groups: dict[int, list[Source]] = {}
     for number, source in enumerate(sources):
