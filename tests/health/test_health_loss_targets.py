@@ -92,10 +92,14 @@ def test_float_labels_in_paddle(ask):
     assert ask("label_dtype_truncated", signals=loss(**fed, soft=True), framework="paddle") is None
 
 
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [("bce_with_logits", [16, 1, 8, 8]), ("cross_entropy", [16, 8, 8]), ("cross_entropy", [1024])],
+)
 @pytest.mark.parametrize(("low", "high", "verdict"), [(0.0, 0.0, "fail"), (0.0, 1.0, None)])
-def test_binary_targets_that_never_vary(ask, low, high, verdict):
-    target = {"shape": [16, 1, 8, 8], "min": low, "max": high}
-    told = loss(fn="bce_with_logits", items=1024, target=target)
+def test_binary_targets_that_never_vary(ask, function, shape, low, high, verdict):
+    told = loss(fn=function, classes=2, items=1024, target={"shape": shape, "min": low, "max": high})
+    verdict = None if len(shape) == 1 else verdict
     found = ask("label_constant", signals=told)
     assert (found.verdict if found else None) == verdict
 
