@@ -9,7 +9,7 @@ from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
-from labbook.review.names import dotted_target, last_name, loop_of, of_type
+from labbook.review.names import assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -144,3 +144,27 @@ def _is_counted(code: Code, source: Source, node: ast.expr, depth: int = 0) -> b
         parts = [made.left, made.right] if isinstance(made, ast.BinOp) else []
         is_count = False
     return is_count or (depth < _DEPTH and any(_is_counted(code, source, one, depth + 1) for one in parts))
+
+
+@warning(
+    "accumulation_not_scaled",
+    "accelerate.Accelerator.backward: it divides by gradient_accumulation_steps itself",
+    row="loop-bug",
+)
+def divided_by_accelerate_too(code: Code, source: Source) -> Iterator[Hit]:
+    """A loss is divided by the accumulation steps of accelerate, whose `backward` divides it as well."""
+    for node in (one for one in source.nodes if isinstance(one, ast.With)):
+        if not any(last_name(getattr(item.context_expr, "func", node)) == "accumulate" for item in node.items):
+            continue
+        inner = list(walk(node.body))
+        called = [one for one in inner if isinstance(one, ast.Call) and last_name(one.func) == "backward" and one.args]
+        losses = {dotted_target(one.args[0]) for one in called} - {""}
+        for one in inner:
+            if isinstance(one, ast.Assign) and isinstance(one.value, ast.BinOp) and isinstance(one.value.op, ast.Div):
+                divisor = one.value.right
+            elif isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Div):
+                divisor = one.value
+            else:
+                continue
+            if any(assigns(one, loss) for loss in losses) and last_name(divisor).endswith("accumulation_steps"):
+                yield Hit(one, {"divisor": ast.unparse(divisor)})
