@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labbook.model.events.inspection_kinds import Flight
+from labbook.health.rules.first_nonfinite import EXPRESSIONS
+from labbook.model.events.inspection_kinds import Cut, Flight
 from labbook.model.run import Run
 from labbook.review.names import last_name
 
 if TYPE_CHECKING:
     from labbook.review.source_file import Source
 
-_EXPRESSIONS = ("expression", "loss expression")
 _BACKWARD = ("backward(", "grad(")
 _CALLS = {
     "div": ("div", "divide", "true_divide"),
@@ -36,6 +36,7 @@ _OPERATORS: dict[str, type[ast.operator]] = {
     **dict.fromkeys(("mm", "mv", "bmm"), ast.MatMult),
 }
 _SYMPTOMS = ("loss_nonfinite", "nonfinite_gradient")
+_MOST_PLACES = 3
 _MESSAGES = ("print", "write", "info", "debug", "warning", "format")
 
 
@@ -54,7 +55,7 @@ def add_operation_line(run: Run, files: Sequence[Path]) -> Run:
 
 def _is_without_line(flight: Flight) -> bool:
     """Whether the operation is known and its line is not, or only that of the backward call."""
-    if flight.get("finding") not in _EXPRESSIONS or not (flight.get("made") or flight.get("may")):
+    if flight.get("finding") not in EXPRESSIONS or not (flight.get("made") or flight.get("may")):
         return False
     return not flight.get("file") or any(name in flight.get("source", "") for name in _BACKWARD)
 
@@ -64,34 +65,40 @@ def _add_place(flight: Flight, files: Sequence[Path]) -> Flight:
     from labbook.review.source_file import Unreadable, read_source
 
     made = flight.get("made", {}).get("op", "")
-    kinds = {kind.lower() for kind in ([made] if made else [one.get("op", "") for one in flight.get("may", [])])}
-    sources = {}
+    kinds = [made] if made else [one.get("op", "") for one in flight.get("may", [])]
+    found: dict[tuple[str, int], Cut] = {}
     for path in files:
         with suppress(OSError, Unreadable):
-            sources[str(path)] = read_source(path, str(path))
-    places = {(file, node.lineno): node for file, source in sources.items() for node in _operations(source, kinds)}
-    if len(places) > 1:
+            source = read_source(path, str(path))
+            for kind in kinds:
+                for node in _operations(source, kind.lower()):
+                    found.setdefault((str(path), node.lineno), _operation(source, kind, node))
+    if len(found) > 1:
         rules = [rule for rule in RULES if rule.symptom in _SYMPTOMS]
         risky = {(one.file, one.line) for one in review_files(files, rules=rules).violations}
-        places = {place: node for place, node in places.items() if place in risky}
-    if len(places) != 1:
-        return flight
-    ((file, line), node) = next(iter(places.items()))
-    function = sources[file].function(node)
+        found = {place: one for place, one in found.items() if place in risky}
+    if len(found) == 1:
+        return {**flight, **next(iter(found.values())), "op": flight.get("op", "")}
+    # Several may have made it: each is shown.
+    return {**flight, "may": list(found.values())} if 1 < len(found) <= _MOST_PLACES else flight
+
+
+def _operation(source: Source, kind: str, node: ast.expr) -> Cut:
+    """Returns an operation with its place."""
+    function = source.function(node)
     name = function.name if function is not None else "<module>"
-    return {**flight, "file": file, "line": line, "function": name, "source": sources[file].line(node)[2]}
+    return {"op": kind, "file": source.label, "line": node.lineno, "function": name, "source": source.line(node)[2]}
 
 
-def _operations(source: Source, kinds: set[str]) -> Iterator[ast.expr]:
-    """Yields the expressions of a file that may be one of the operations; none that is only printed."""
-    operators = tuple(_OPERATORS[kind] for kind in kinds if kind in _OPERATORS)
-    names = {name for kind in kinds for name in _CALLS.get(kind, (kind,))}
+def _operations(source: Source, kind: str) -> Iterator[ast.expr]:
+    """Yields the expressions of a file that may be an operation of a graph; none that is only printed."""
+    operator, names = _OPERATORS.get(kind), _CALLS.get(kind, (kind,))
     for node in source.nodes:
-        is_operator = isinstance(node, ast.BinOp) and isinstance(node.op, operators)
-        is_operator = is_operator and not isinstance(node.right, ast.Constant)  # type: ignore[attr-defined]
-        if (is_operator or (isinstance(node, ast.Call) and last_name(node.func) in names)) and not _is_printed(
-            source, node
-        ):
+        is_call = isinstance(node, ast.Call) and last_name(node.func) in names
+        is_operator = operator is not None and isinstance(node, ast.BinOp) and isinstance(node.op, operator)
+        if is_operator and isinstance(node.right, ast.Constant):  # type: ignore[attr-defined]
+            continue
+        if (is_call or is_operator) and not _is_printed(source, node):
             yield node  # type: ignore[misc]
 
 

@@ -118,7 +118,7 @@ _FLAT = frozenset({"loss_at_chance", "loss_not_decreasing"})
 _COLLAPSED = frozenset({"dead_relu", "activation_collapse"})
 """What first steps that are too large leave behind, beside a flat loss."""
 
-_LARGE_STEPS = ("update_too_large", "exploding_gradient")
+_LARGE = ("update_too_large", "exploding_gradient", "input_not_normalised")
 _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _ENGLISH = Sentences("en")
 _CHECK_FAILED = "health.not_observed.check_failed"
@@ -292,10 +292,10 @@ def _raise_row(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckRe
 
 
 def _causes_of(run: Run, causes_of: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
-    """Returns what follows from what: too large steps explain no value that the loss itself made of finite ones."""
+    """Returns what follows from what: large steps and inputs explain no value that the loss made of finite ones."""
     if not any(first_nonfinite.is_of_loss(signals.flight) for signals in run.signals):
         return causes_of
-    kept = {cause: tuple(e for e in causes_of.get(cause, ()) if "nonfinite" not in e) for cause in _LARGE_STEPS}
+    kept = {cause: tuple(e for e in causes_of.get(cause, ()) if "nonfinite" not in e) for cause in _LARGE}
     return {**causes_of, **kept}
 
 

@@ -39,3 +39,12 @@ def test_one_line_alone_that_fits(tmp_path, flight, line):
     path.write_text(CODE, encoding="utf-8")
     run = Run(id="a", status="finished", argv=(), cwd="", started=0.0, signals=(Signals("a", flight=flight),))
     assert add_operation_line(run, [path]).signals[0].flight.get("line") == line
+
+
+def test_a_few_lines_that_fit_are_all_shown(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import torch\np = torch.sigmoid(z)\na = torch.log(p)\nb = torch.log(1 - p)\n", encoding="utf-8")
+    flight = {"finding": "expression", "made": {"op": "Log"}}
+    run = Run(id="a", status="finished", argv=(), cwd="", started=0.0, signals=(Signals("a", flight=flight),))
+    found = add_operation_line(run, [path]).signals[0].flight
+    assert [(one["op"], one["line"]) for one in found["may"]] == [("Log", 3), ("Log", 4)] and "line" not in found

@@ -25,6 +25,9 @@ _ROLES = {
     "input": message("health.first_nonfinite.inputs"),
 }
 _BATCH = message("health.first_nonfinite.batch")
+EXPRESSIONS = ("loss expression", "expression")
+"""Findings that are about what was computed after the model, or without one."""
+
 _GROWTH = 3.0
 
 
@@ -74,7 +77,7 @@ def origin_sentences(flight: Flight) -> tuple[Message, ...]:
     if not flight:
         return ()
     found = [*_origin(flight)]
-    if flight.get("finding") in ("loss expression", "expression"):
+    if flight.get("finding") in EXPRESSIONS:
         op = flight.get("op", "").replace(" <- ", " ← ")
         found += [*_suspects(flight), *([message("health.first_nonfinite.operation", op=op)] if op else [])]
     if flight.get("file", ""):
@@ -130,11 +133,11 @@ def is_of_loss(flight: Flight) -> bool:
 
     Source: chosen by us; noise of gradient norms is below a factor of three in healthy runs.
     """
-    if flight.get("finding") != "loss expression" or not (flight.get("made") or len(flight.get("may", [])) == 1):
+    if flight.get("finding") not in EXPRESSIONS or not (flight.get("made") or len(flight.get("may", [])) == 1):
         return False
     norms = [norm for row in flight.get("recent", []) if (norm := row.get("grad_norm")) is not None]
     known = [norm for norm in norms if math.isfinite(norm)]
-    return len(known) > 1 and known[-1] <= _GROWTH * median(known)
+    return not known or known[-1] <= _GROWTH * median(known)
 
 
 def loss_operation(flight: Flight) -> Message | None:
