@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import constant, made_of, names_in, number, signed_terms
+from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import SCOPES, Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -328,3 +329,22 @@ def smoothing_not_divided(code: Code, source: Source) -> Iterator[Hit]:
 
 def _is_product(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+
+
+@warning("padding_in_loss", "torch.nn.CrossEntropyLoss: ignore_index", row="loop-bug")
+def padding_only_in_metric(code: Code, source: Source) -> Iterator[Hit]:
+    """The metric leaves out padded labels, and a loss that the program writes itself counts them."""
+    if not code.calls.get("pad_sequence") or re.search("ignore_index|reduction=|lengths", "\n".join(source.lines)):
+        return
+    tests = [one for one in of_type(source.nodes, ast.Compare) if isinstance(one.ops[0], ast.NotEq)]
+    padded = {dotted_target(one.left) for one in tests if number(one.comparators[0]) == 0.0} - {""}
+    if not padded or not all(is_under_no_grad(source, one) for one in tests):
+        return
+    for node in of_type(source.nodes, ast.Assign):
+        call = node.value
+        own = code.function_named(source, call.func) if isinstance(call, ast.Call) else None
+        names = {dotted_target(one) for one in call.args} if isinstance(call, ast.Call) else set()
+        is_masked = own is not None and re.search(r"mask|pad|> 0|\bne\(", ast.unparse(own[1])) is not None
+        is_loss = "loss" in last_name(node.targets[0]) and not is_under_no_grad(source, node)
+        if own is not None and is_loss and not is_masked and names & padded:
+            yield Hit(node, {"loss": own[1].name, "labels": next(iter(names & padded))})

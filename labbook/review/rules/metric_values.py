@@ -287,3 +287,28 @@ def _without_calls(node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
         node = node.func.value
     return node
+
+
+@warning(
+    "metric_of_wrong_values",
+    "scikit-learn, TransformedTargetRegressor: predictions are transformed back",
+    row="loop-bug",
+)
+def logarithm_not_undone(code: Code, source: Source) -> Iterator[Hit]:
+    """The model learns logarithms of the targets, and its predictions are compared with targets of other rows."""
+    turned = ("exp", "expm1", "power", "inverse_transform")
+    undone = [call.lineno for name in turned for where, call in code.calls.get(name, ()) if where is source]
+    logs = [
+        node for node in of_type(source.nodes, ast.Call) if last_name(node.func) in ("log", "log1p", "log10", "log2")
+    ]
+    taken = {dotted_target(one) for call in logs for one in (*call.args, call.func) for one in ast.walk(one)} - {""}
+    for call in logs:
+        rows = dotted_target(call.args[0]) if call.args else ""
+        is_kept = _TRAINED.search(rows) and all(line < call.lineno for line in undone)
+        raw = _twins(rows) - taken if is_kept else set()
+        for node in of_type(source.nodes, ast.BinOp):
+            sides = {dotted_target(node.left), dotted_target(node.right)} if isinstance(node.op, ast.Sub) else set()
+            name = next(iter(sides & raw), "")
+            if name and node.lineno > call.lineno:
+                yield Hit(node, {"rows": rows, "raw": name, "code": ast.unparse(call)})
+                return
