@@ -78,3 +78,21 @@ def test_layers_that_are_listed_on_purpose(tmp_path, listed, verdict):
     run = run_of(tmp_path, f"from torch import nn\nblocks = nn.{listed}\n", signals=signals)
     found = {row.id: row.verdict for row in checklist(run, load_check_pages(tmp_path), check_code(run))}
     assert found.get("layers_share_weights", "ok") == verdict
+
+
+ALWAYS_DROPS = """
+from torch import nn
+from torch.nn import functional as F
+class Net(nn.Module):
+    def forward(self, x):
+        return F.dropout(x, 0.1, training=True)
+"""
+
+
+@pytest.mark.parametrize(("doc", "verdict"), [("'Monte Carlo dropout: the mean of 20 passes.'", "ok"), ("", "fail")])
+def test_dropout_that_is_active_in_evaluation_on_purpose(tmp_path, doc, verdict):
+    phases = ({"batches": 4, "training": False, "dropout_active": 8, "dropout_line": "train.py:6"},)
+    signals = (Signals("a", evaluations=phases, loop={"steps": 5, "backwards": 5}),)
+    run = run_of(tmp_path, doc + ALWAYS_DROPS, signals=signals)
+    found = {row.id: row.verdict for row in checklist(run, load_check_pages(tmp_path), check_code(run))}
+    assert found.get("dropout_active_in_eval", "ok") == verdict

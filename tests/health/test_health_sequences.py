@@ -341,10 +341,11 @@ def test_a_decoder_that_sees_its_next_token(ask, make_model, layer, zero, verdic
         (True, {"ahead": 0}, "note"),  # a causal mask shows the order to later layers
         (True, {"masked": True}, "note"),
         (None, {}, None),
+        (True, {"shape": [8, 4, 6, 20]}, None),  # learned queries that read a set
     ],
 )
 def test_attention_that_gives_equal_tokens_equal_weights(ask, unordered, fields, verdict):
-    row = {"fn": "softmax", "line": "t.py:9", "calls": 1, "unordered": unordered, **fields}
+    row = {"fn": "softmax", "line": "t.py:9", "shape": [8, 4, 20, 20], "unordered": unordered, **fields}
     looks = tuple({"step": step, "model": 0, "functions": [row]} for step in (1, 2, 3, 4))
     found = ask("positions_missing", signals={"tensors": looks, "batches": ({"step": 1, "phase": "train"},)})
     assert (found and found.verdict) == verdict

@@ -215,7 +215,9 @@ def order_is_seen(run: Run, signals: Signals) -> Outcome | None:
     the order to later layers, so that a decoder can do without positions (Kazemnejad et al. 2023): a note.
     """
     for (_, line), history in functions_of(signals).items():
-        rows = [row for _, row in history if row.get("unordered") is not None]
+        looks = [row for _, row in history if row.get("unordered") is not None]
+        # Queries of another number are no tokens: learned ones that read a set, as in Perceiver.
+        rows = [row for row in looks if len(form := row.get("shape", ())) > 1 and form[-1] == form[-2]]
         if len(rows) < _LOOKS or not all(row.get("unordered") for row in rows):
             continue
         is_causal = any(row.get("masked") or row.get("ahead") is not None for row in rows)

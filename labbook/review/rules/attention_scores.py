@@ -93,8 +93,9 @@ def mask_after_softmax(code: Code, source: Source) -> Iterator[Hit]:
             continue
         later = [one for one in ast.walk(function) if getattr(one, "lineno", 0) >= call.lineno]
         masked = next((one for one in later if _hides_by_zero(one) and _is_weights(source, call, one)), None)
-        sums = any("sum" in ast.unparse(one.right) for one in of_type(later, ast.BinOp) if isinstance(one.op, ast.Div))
-        if masked is not None and not sums and not any(is_call(one, "normalize") for one in later):
+        parts = [one.op for one in later if isinstance(one, (ast.BinOp, ast.AugAssign))]
+        is_divided = any(isinstance(op, ast.Div) for op in parts) or any(is_call(one, "normalize") for one in later)
+        if masked is not None and not is_divided:
             yield Hit(masked, {"mask": ast.unparse(masked)})
 
 

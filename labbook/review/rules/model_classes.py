@@ -21,6 +21,7 @@ _WITH_PARAMETERS = (
     *("Linear", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "Embedding", "LSTM", "GRU", "RNN"),
     *("MultiheadAttention", "MultiHeadAttention", "Transformer", "Bilinear", "SyncBatchNorm", "PReLU"),
 )
+_SAMPLED = re.compile(r"monte.?carlo|mc_?dropout|bayesian|uncertaint", re.IGNORECASE)
 _OF_SETS = re.compile(r"Sets?(?=[A-Z]|$)|Bag(?=[A-Z]|$)|Unordered|Permutation|^I?SAB$|^PMA$")
 _REGISTERING = {
     *("ModuleList", "ModuleDict", "LayerList", "LayerDict", "Sequential", "add_module", "add_sublayer", "setattr"),
@@ -334,3 +335,17 @@ def sets_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
     for node in _models(code, source):
         if _OF_SETS.search(node.name):
             yield Hit(node, {"model": node.name})
+
+
+@note(
+    "dropout_active_in_eval",
+    "Gal and Ghahramani 2016: Monte Carlo dropout",
+    row="loop-bug",
+    explains=True,
+)
+def dropout_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
+    """A program that speaks of Monte Carlo dropout keeps a dropout active by `training=True`."""
+    for node in of_type(source.nodes, ast.Call):
+        always = any(one.arg == "training" and getattr(one.value, "value", None) is True for one in node.keywords)
+        if always and source.dotted(node.func).startswith(_DROPOUTS) and _SAMPLED.search(ast.unparse(source.tree)):
+            yield Hit(node, {"call": ast.unparse(node)})

@@ -34,19 +34,14 @@ class Attention(nn.Module):
 
 
 class LateMask(Attention):
-    """Hides later words behind the softmax, and divides the weights by their sum unless `broken`."""
-
-    def __init__(self, broken):
-        super().__init__()
-        self.broken = broken
+    """Hides later words behind the softmax, and divides the weights by their sum."""
 
     def forward(self, x):
         query, key, value = (self.split(one) for one in self.parts(x).chunk(3, -1))
         mask = torch.ones(LENGTH, LENGTH).tril()
         weights = (query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)).softmax(-1)
         weights = weights * mask
-        if not self.broken:
-            weights /= weights.sum(-1, keepdim=True)
+        weights /= weights.sum(-1, keepdim=True)
         return self.last((weights @ value).transpose(1, 2).reshape(x.shape))
 
 
@@ -149,8 +144,8 @@ def places_without_effect(broken):
     train(model, shifted_words)
 
 
-def mask_behind_the_softmax(broken):
-    """Sequences count up by a step of their own: the next word follows from the two before it."""
+def mask_behind_the_softmax(_):
+    """Healthy: sequences count up by a step of their own, and the next word follows from the two before it."""
     torch.manual_seed(6)
 
     def batch_of():
@@ -158,7 +153,7 @@ def mask_behind_the_softmax(broken):
         x = (first + step * torch.arange(LENGTH + 1)) % WORDS
         return x[:, :-1], x[:, 1:]
 
-    train(Model(LateMask(broken)), batch_of)
+    train(Model(LateMask()), batch_of)
 
 
 if __name__ == "__main__":
