@@ -114,7 +114,7 @@ def build_family_finding(
         where=locate_exception(exception),
         evidence=(reading.sentence[:_MOST_MESSAGE],),
         fingerprint=fingerprint_exception(exception, evidence.framework),
-        message=(exception.message.split("\n", 1)[0] or reading.sentence)[:_MOST_MESSAGE],
+        message=first_message_line(exception.message) or reading.sentence[:_MOST_MESSAGE],
         exception=exception.type,
     )
 

@@ -250,3 +250,10 @@ def test_a_coloured_traceback_of_a_notebook_is_whole_in_a_long_output() -> None:
     raised = read_text(text).exceptions[-1]
     assert (raised.type, raised.message) == ("OSError", "the store does not answer")
     assert (raised.frames[0].function, raised.frames[-1].function) == ("fetch_20", "fetch_39")
+
+
+def test_a_traceback_of_a_notebook_without_frames_has_its_message() -> None:
+    raised = read_text(
+        "KeyError                  Traceback (most recent call last)\nKeyError: 'plot_file'\n"
+    ).exceptions
+    assert [(one.type, one.message) for one in raised] == [("KeyError", "'plot_file'")]
