@@ -70,12 +70,13 @@ def test_constant_columns(ask):
 
     assert ask("constant_feature", signals=signals(8)).verdict == "fail"
     assert ask("constant_feature", signals=signals(1)).verdict == "warn"
-    assert ask("constant_feature", signals=batches(constant=1, constant_n=640, zero=0.9)).verdict == "note"
+    for leaf in ({"zero": 0.9}, {"constant_at": [7]}, {"constant_at": [0]}):
+        assert ask("constant_feature", signals=batches(constant=1, constant_n=640, **leaf)).verdict == "note"
     assert ask("constant_feature", signals=signals(12, columns=784)) is None
     assert ask("constant_feature", signals=signals(8, n=64)) is None
     assert ask("constant_feature", signals=masked_tokens(1)) is None
     assert ask("constant_feature", signals=masked_tokens(20)).verdict == "warn"
-    named = ask("constant_feature", signals=batches(constant=2, constant_at=[2, 5], constant_n=640, shape=[32, 8]))
+    named = ask("constant_feature", signals=batches(constant=2, constant_at=[2, 5], constant_n=640))
     assert named.observed == "2 of 8 columns of input 0 are constant: column 2, 5 (counted from 0)"
 
 

@@ -114,13 +114,15 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
         image = columns > _TABLE and constant < columns
         if leaf.get("constant") is None or leaf.get("constant_n", 0) < 256 or not constant or image:
             continue
+        # Values relative to the first or the last one of a window, or a column of ones for the intercept.
+        reference = constant == 1 and list(leaf.get("constant_at", ())) in ([0], [columns - 1])
         sparse = (leaf.get("zero") or 0.0) > 0.5
         observed = message("health.constant_feature.columns", bad=constant, columns=columns, path=path)
         at = leaf.get("constant_at", ())
         if at and constant < columns:
             indices = join_names([str(column) for column in at], constant)
             observed = message("health.constant_feature.indices", columns=observed, indices=indices)
-        return Outcome("fail" if constant >= columns else "note" if sparse else "warn", observed)
+        return Outcome("fail" if constant >= columns else "note" if sparse or reference else "warn", observed)
     return None
 
 
