@@ -349,3 +349,21 @@ def test_attention_that_gives_equal_tokens_equal_weights(ask, unordered, fields,
     looks = tuple({"step": step, "model": 0, "functions": [row]} for step in (1, 2, 3, 4))
     found = ask("positions_missing", signals={"tensors": looks, "batches": ({"step": 1, "phase": "train"},)})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(
+    ("norm", "after", "around", "verdict"),
+    [
+        ("NativeLayerNorm", ["Addmm", [7]], ["Add", [10, 14]], "warn"),
+        ("NativeLayerNorm", ["Add", [7, 9]], ["Add", [10, 14]], None),  # a residual connection
+        ("NativeLayerNorm", ["Addmm", [7]], ["Addmm", [10]], None),  # layers of a graph network have none at all
+        ("NativeBatchNorm", ["Addmm", [7]], ["Add", [10, 14]], None),
+    ],
+)
+def test_feed_forward_part_without_a_residual_connection(ask, norm, after, around, verdict):
+    rows = [["Add", [1, 5]], ["Bmm", [2, 5]], ["Softmax", [3]], ["Bmm", [4, 4]], ["Addmm", [5]], [norm, [6]], after]
+    rows += [["Relu", [8]], ["Addmm", [9]], around, ["Bmm", [11, 14]], ["Softmax", [12]], ["Bmm", [13, 13]]]
+    rows += [["Addmm", [14]], ["Embedding", [15]], ["", []]]
+    operations = [[name, taken, "" if not taken else None] for name, taken in rows]
+    found = ask("residual_missing", signals={"graphs": ({"operations": operations},)})
+    assert (found and found.verdict) == verdict

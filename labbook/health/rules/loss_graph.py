@@ -14,6 +14,7 @@ from labbook.model.signals import Signals
 _SOFTMAX = ("Softmax", "SafeSoftmax")
 _PRODUCTS = ("Bmm", "Matmul")
 _NORMALISING = ("Norm", "Rsqrt", "Std", "Var")
+_ACTIVATIONS = ("Relu", "Gelu", "Silu", "Elu", "LeakyRelu", "Mish", "Hardswish")
 _FUSED = "ScaledDotProduct"
 
 Operations = Sequence[Sequence[Any]]
@@ -48,11 +49,15 @@ def attention_has_residuals(run: Run, signals: Signals) -> Outcome | None:
 
     Source: Vaswani et al. 2017, 3.1: `x + Sublayer(x)`. Only self-attention counts, both its queries and its keys come
     from the layer below: the attention that pools a sequence has queries of its own. The layers of a transformer have
-    a normalisation between them, those of a hierarchy of words and sentences have none.
+    a normalisation between them, those of a hierarchy of words and sentences have none. Likewise whether all that
+    attention gets from the one below, around which a connection leads, passes through the activation of a feed-forward
+    part.
     """
     for graph in signals.graphs:
         operations = graph.get("operations") or []
         attentions = _attentions(operations)
+        if any(_lacks_way_around_mlp(operations, attentions, last) for last in attentions):
+            return Outcome("warn", message("health.residual_missing.feed_forward", layers=len(attentions)))
         taken = {at for _, inputs, _ in operations for at in inputs}
         met = _reach(operations, set(range(len(operations))) - taken, attentions) & set(attentions)
         if len(met) != 1:
@@ -64,6 +69,21 @@ def attention_has_residuals(run: Run, signals: Signals) -> Outcome | None:
         if len(sides) == 2 and all(sides) and is_normalised:
             return Outcome("warn", message("health.residual_missing.layers", layers=len(attentions)))
     return None
+
+
+def _lacks_way_around_mlp(operations: Operations, attentions: dict[int, list[int]], last: int) -> bool:
+    """Whether an attention gets the one below it through activations only, and what lies before that one past it."""
+    near = _reach(operations, attentions[last], attentions) & set(attentions)
+    if len(near) != 1:
+        return False
+    (low,) = near
+    activations = {at for at, (name, _, _) in enumerate(operations) if name.startswith(_ACTIVATIONS)}
+    without_mlp = _reach(operations, attentions[last], {low, *activations})
+    past = _reach(operations, attentions[last], {low})
+    before = _reach(operations, attentions[low], ())
+    has_way_around = any(operations[at][1] for at in past & before)
+    is_normalised = any("LayerNorm" in operations[at][0] or "Rms" in operations[at][0] for at in past)
+    return low not in without_mlp and has_way_around and is_normalised
 
 
 def _attentions(operations: Operations) -> dict[int, list[int]]:
