@@ -9,6 +9,13 @@ from labbook.health.evidence.layer_history import Parameter
 from labbook.health.rules.gradient import _is_query_or_key
 
 
+@pytest.mark.parametrize(("backwards", "verdict"), [(0, "warn"), (20, "note")])
+def test_a_head_that_is_not_in_the_file_stays_random_where_nothing_is_trained(ask, backwards, verdict):
+    event = {"what": "model", "keys": 6, "matched": 5, "missing": ["head"], "missing_n": 1, "unexpected_n": 1}
+    signals = {"loaded": (event,), "loop": {"steps": backwards, "backwards": backwards}}
+    assert ask("partial_state_load", signals=signals).verdict == verdict
+
+
 @pytest.mark.parametrize(("unexpected", "verdict"), [(0, "note"), (10, "fail")])
 def test_a_file_of_which_every_key_matches_is_no_wrong_file(ask, unexpected, verdict):
     event = {"what": "model", "keys": 51, "matched": 10, "missing": ["base.weight"], "missing_n": 41}

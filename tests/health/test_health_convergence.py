@@ -163,12 +163,12 @@ def test_at_chance(ask, make_series, level, verdict):
     assert found.verdict == verdict
 
 
-def test_guessing_the_shares_of_the_classes_is_chance(ask, make_series):
-    entropy = -(0.8 * math.log(0.8) + 0.2 * math.log(0.2))
-    values = flat(random.Random(7), entropy, noise=0.02)
-    prints = ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 800, "1": 200}},)
-    signals = {**classifier(values, classes=2), "prints": prints}
-    assert ask("loss_at_chance", make_series("loss", values), signals=signals).verdict == "fail"
+@pytest.mark.parametrize(("classes", "each", "verdict"), [(2, 90, "fail"), (999, 90, "fail"), (999, 9, "ok")])
+def test_guessing_the_shares_of_the_classes_in_use_is_chance(ask, make_series, classes, each, verdict):
+    values = flat(random.Random(7), -(0.8 * math.log(0.8) + 0.2 * math.log(0.2)), noise=0.02)
+    batch = {"phase": "train", "labels": {"histogram": {"0": 4 * each, "1": each}}}
+    signals = {**classifier(values, classes=classes), "batches": (batch,)}
+    assert ask("loss_at_chance", make_series("loss", values), signals=signals).verdict == verdict
 
 
 def test_a_contrastive_loss_has_no_chance_level(ask, make_series):

@@ -20,6 +20,7 @@ from labbook.health.evidence.trend_tests import (
     variance,
     welch,
 )
+from labbook.health.rules.labels import label_counts
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -28,6 +29,12 @@ from labbook.model.signals import Signals
 _FEWEST = 100
 _BLOCKS = 20
 _CHANCE = 0.03
+_LISTED = 199
+"""Classes up to which all are counted: a histogram has the 200 most frequent ones."""
+
+_A_CLASS = 30
+"""Labels a class from which on the entropy is known to 2 percent. Source: its bias is (K - 1) / 2n."""
+
 _BOTTOMLESS = 1000.0
 """Source: chosen by us; likelihoods of continuous values are negative, but not by that much."""
 
@@ -135,13 +142,15 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:
-    """Entropy of the labels of an epoch: the chance level of unbalanced classes. Only for as many as the loss has."""
-    for event in signals.prints:
-        counts = event.get("histogram", {})
-        total = sum(counts.values())
-        if event.get("phase") == "train" and total >= 100 and 1 < len(counts) <= loss.classes:
-            return [-sum(c / total * math.log(c / total) for c in counts.values())]
-    return []
+    """Entropy of the labels: the chance level of unbalanced classes, and of those of many that are in use.
+
+    Only for as many classes as the loss has; of more than `_LISTED` the rarer ones are not known.
+    """
+    counts = label_counts(signals)
+    total = sum(counts.values())
+    if total < max(100, _A_CLASS * len(counts)) or not 1 < len(counts) <= min(loss.classes, _LISTED):
+        return []
+    return [-sum(c / total * math.log(c / total) for c in counts.values())]
 
 
 @check("loss_diverging", family="convergence", tier=2, needs=("loss",))

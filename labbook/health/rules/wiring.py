@@ -304,8 +304,8 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
     """Whether a model was loaded from weights that mostly do not belong to it.
 
     Source: a logical invariant (tier 1): unmatched keys; silent in paddle. A new head on old weights is usual, so a few
-    unmatched keys on both sides are only noted, and a file whose keys all match, as that of an adapter. A tied weight
-    is loaded by any of its names.
+    unmatched keys on both sides are only noted, and a file whose keys all match, as that of an adapter; in a program
+    that trains nothing the head stays random. A tied weight is loaded by any of its names.
     """
     shared = [set(names) for model in signals.models for names in model.get("shared", [])]
     worst: Outcome | None = None
@@ -324,6 +324,8 @@ def state_fits(run: Run, signals: Signals) -> Outcome | None:
         evidence = (message("health.partial_state_load.not_loaded", names=join_names(lists, lost)),)
         foreign = event.get("unexpected_n", 0) + event.get("mismatched_n", 0)
         verdict = "fail" if matched < 0.5 * keys and (foreign or not matched) else "note"
+        if verdict == "note" and foreign and not signals.loop.get("backwards", 0):
+            verdict = "warn"
         if worst is None or worst.verdict in ("ok", "note"):
             worst = Outcome(verdict, observed, evidence, place_of(event.get("line", "")))
     return worst

@@ -4,6 +4,7 @@ A program that tests its loss leaves before `backward`. The loss still exists th
 a function that calls `sys.exit` or `os._exit`, or of one in the traceback of an uncaught error.
 """
 
+import ast
 import atexit
 import os
 import re
@@ -14,6 +15,7 @@ from ..process.user_files import is_user_file, read_source
 _USES = re.compile(r"backward\(|grad\(|isnan|isinf|isfinite|\b(\w+) != \1\b")
 """A line with a loss: one that is differentiated, or tested."""
 
+_TESTS = re.compile("isnan|isinf|isfinite|NotEq")
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _MOST_SCOPES = 40
 _LARGEST = 1 << 20
@@ -80,9 +82,33 @@ def _scopes(frame):
 
 
 def _loss_names(file):
-    """Return the names on the lines of a file where a loss is differentiated or tested."""
+    """Return the names on the lines of a file where a loss is differentiated or tested.
+
+    Those are left out of which a test for NaN only skips a step: such a program has done with the loss.
+    """
+    text = read_source(file)
     names = {}
-    for line in read_source(file).splitlines():
+    for line in text.splitlines():
         if _USES.search(line):
             names.update(dict.fromkeys(_NAMES.findall(line)))
-    return list(names)
+    skipped = _skipped_names(text)
+    return [name for name in names if name not in skipped]
+
+
+def _skipped_names(text):
+    """Return the names in tests that go on with the next step where a value is not finite."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    skipped = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and _TESTS.search(ast.dump(node.test)):
+            goes_on = any(isinstance(one, ast.Continue) for one in node.body + node.orelse)
+            if goes_on or (not node.orelse and any(map(_is_backward, ast.walk(node)))):
+                skipped.update(one.id for one in ast.walk(node.test) if isinstance(one, ast.Name))
+    return skipped
+
+
+def _is_backward(node):
+    return isinstance(node, ast.Attribute) and node.attr == "backward"

@@ -65,6 +65,11 @@ def test_a_finite_loss_or_one_of_another_name_is_none(probed, tmp_path):
     assert leave(probed, tmp_path, TORCH, "odd, loss = loss, w.sum()", False) == []
 
 
+@pytest.mark.torch
+def test_a_program_that_skips_the_batch_has_not_left_because_of_it(probed, tmp_path):
+    assert leave(probed, tmp_path, TORCH, "if loss.isnan(): continue", False) == []
+
+
 @pytest.mark.paddle
 def test_the_loss_that_a_paddle_program_leaves_with(probed, tmp_path):
     (seen,) = leave(probed, tmp_path, PADDLE, "if paddle.isnan(loss): break", False)
