@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call
@@ -16,6 +17,7 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
 
 _MODE_LAYERS = ("Dropout", "BatchNorm", "SyncBatchNorm", "AlphaDropout", "InstanceNorm")
+_HELD_OUT = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|dev|eval)(?:$|[^a-z])", re.IGNORECASE)
 _KNOWN_LIBRARIES = ("torch.", "paddle.", "torchvision.")
 _ZOO = ("resnet", "vgg", "densenet", "mobilenet", "efficientnet", "inception", "googlenet", "alexnet", "shufflenet")
 
@@ -72,7 +74,7 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
     """A model with dropout or batch norm is evaluated without any call of `eval()`."""
     if not _trains(code) or _sets_mode(code, "eval"):
         return
-    for call in (*_calls_under_no_grad(source), *evaluations(code, source)):
+    for call in (*_calls_under_no_grad(source), *evaluations(code, source), *_measured_beside_steps(source)):
         kind = code.kind(source, call.func)
         layer = _mode_layer(code, kind)
         if layer:
@@ -90,6 +92,22 @@ def _calls_under_no_grad(source: Source) -> Iterator[ast.Call]:
         calls = list(of_type(walk(loop.body), ast.Call))
         if not any(last_name(call.func) in ("backward", "step") for call in calls):
             yield from (c for c in calls if dotted_target(c.func) and c.args and is_under_no_grad(source, c))
+
+
+def _measured_beside_steps(source: Source) -> Iterator[ast.Call]:
+    """Yield calls under `no_grad` in loops that train, of which the same loop computes a metric of held-out data."""
+    for loop in loops(source):
+        calls = list(of_type(walk(loop.body), ast.Call))
+        if not any(last_name(call.func) == "backward" for call in calls):
+            continue
+        for call in calls:
+            statement = source.statement(call) if is_under_no_grad(source, call) else None
+            name = dotted_target(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
+            later = (one for one in of_type(walk(loop.body), ast.Assign) if one.lineno > call.lineno)
+            for one in later if name and dotted_target(call.func) and call.args else ():
+                reads = any(dotted_target(part) == name for part in ast.walk(one.value))
+                if reads and _HELD_OUT.search(ast.unparse(one)):
+                    yield call
 
 
 def _set_to_train(code: Code, model: str) -> bool:
