@@ -10,7 +10,7 @@ from labbook.health.evidence.layer_history import functions_of, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_batches import input_leaves
-from labbook.health.evidence.training_kind import CLASSIFIERS, training_losses
+from labbook.health.evidence.training_kind import CLASSIFIERS, has_halved, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.health.rules.sequence_targets import is_over_sequence, sequence_ahead
 from labbook.model.check import Outcome, check
@@ -212,7 +212,8 @@ def order_is_seen(run: Run, signals: Signals) -> Outcome | None:
     """Whether the first attention gives equal tokens equal weights wherever they are: the model has no positions.
 
     Source: Vaswani et al. 2017, 3.5; chosen by us (tier 2): in at least 3 looks and all of them. A causal mask shows
-    the order to later layers, so that a decoder can do without positions (Kazemnejad et al. 2023): a note.
+    the order to later layers, so that a decoder can do without positions (Kazemnejad et al. 2023): a note. So it is
+    where the loss has halved: such a task does not need the order.
     """
     for (_, line), history in functions_of(signals).items():
         looks = [row for _, row in history if row.get("unordered") is not None]
@@ -223,7 +224,7 @@ def order_is_seen(run: Run, signals: Signals) -> Outcome | None:
         is_causal = any(row.get("masked") or row.get("ahead") is not None for row in rows)
         observed = message("health.positions_missing.equal", looks=len(rows))
         place = (called_in_sentence(line), place_of(line)) if line else ()
-        return Outcome("note" if is_causal else "warn", observed, *place)
+        return Outcome("note" if is_causal or has_halved(run, signals) else "warn", observed, *place)
     return None
 
 
