@@ -301,7 +301,8 @@ def logarithm_not_undone(code: Code, source: Source) -> Iterator[Hit]:
     logs = [
         node for node in of_type(source.nodes, ast.Call) if last_name(node.func) in ("log", "log1p", "log10", "log2")
     ]
-    taken = {dotted_target(one) for call in logs for one in (*call.args, call.func) for one in ast.walk(one)} - {""}
+    read = (one for call in logs for given in (*call.args, call.func) for one in ast.walk(given))
+    taken = set(map(dotted_target, read)) - {""}
     for call in logs:
         rows = dotted_target(call.args[0]) if call.args else ""
         is_kept = _TRAINED.search(rows) and all(line < call.lineno for line in undone)
