@@ -367,3 +367,15 @@ def test_feed_forward_part_without_a_residual_connection(ask, norm, after, aroun
     operations = [[name, taken, "" if not taken else None] for name, taken in rows]
     found = ask("residual_missing", signals={"graphs": ({"operations": operations},)})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(
+    ("last", "verdict"),
+    [(0.1, "note"), (0.68, "warn")],  # a task on sets, which does not need the order
+)
+def test_positions_are_not_missed_where_the_loss_falls_without_them(ask, make_series, last, verdict):
+    row = {"fn": "softmax", "line": "t.py:9", "shape": [8, 4, 20, 20], "unordered": True}
+    looks = tuple({"step": step, "model": 0, "functions": [row]} for step in (1, 2, 3, 4))
+    losses = make_series("loss", [0.69] * 5 + [last] * 40)
+    found = ask("positions_missing", losses, signals={"tensors": looks, "batches": ({"step": 1, "phase": "train"},)})
+    assert (found and found.verdict) == verdict

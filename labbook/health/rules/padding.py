@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 
-from labbook.health.evidence.layer_history import functions_of, modules_of
+from labbook.health.evidence.layer_history import functions_of, modules_of, parameters_of
 from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_batches import input_leaves
-from labbook.health.evidence.training_kind import CLASSIFIERS, has_halved, training_losses
+from labbook.health.evidence.training_kind import CLASSIFIERS, has_fallen, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.health.rules.sequence_targets import is_over_sequence, sequence_ahead
 from labbook.model.check import Outcome, check
@@ -21,6 +22,8 @@ from labbook.model.signals import Signals
 
 _LOOKS = 3
 _PADDED = 0.05
+_FALLEN = 0.9
+_OF_POSITIONS = re.compile(r"pos|place|wpe|(?:^|[._])pe(?:$|[._])", re.IGNORECASE)
 
 
 @check("padding_ratio_high", family="data", tier=3, needs=("batches",))
@@ -213,7 +216,7 @@ def order_is_seen(run: Run, signals: Signals) -> Outcome | None:
 
     Source: Vaswani et al. 2017, 3.5; chosen by us (tier 2): in at least 3 looks and all of them. A causal mask shows
     the order to later layers, so that a decoder can do without positions (Kazemnejad et al. 2023): a note. So it is
-    where the loss has halved: such a task does not need the order.
+    where the loss falls and no parameter is named after positions: such a task does not need the order.
     """
     for (_, line), history in functions_of(signals).items():
         looks = [row for _, row in history if row.get("unordered") is not None]
@@ -224,7 +227,9 @@ def order_is_seen(run: Run, signals: Signals) -> Outcome | None:
         is_causal = any(row.get("masked") or row.get("ahead") is not None for row in rows)
         observed = message("health.positions_missing.equal", looks=len(rows))
         place = (called_in_sentence(line), place_of(line)) if line else ()
-        return Outcome("note" if is_causal or has_halved(run, signals) else "warn", observed, *place)
+        has_positions = any(_OF_POSITIONS.search(p.name) for p in parameters_of(signals))
+        is_needless = not has_positions and has_fallen(run, signals, _FALLEN)
+        return Outcome("note" if is_causal or is_needless else "warn", observed, *place)
     return None
 
 
