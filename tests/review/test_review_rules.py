@@ -158,6 +158,7 @@ def test_a_root_of_a_sum_of_squares_in_each_row_is_a_note(tmp_path, distance, fo
         ("x * x.log()", "x.exp() * x", "logarithm-times-itself"),
         ("(x - y).pow(0.5)", "(x - y).pow(2)", "power-of-negative"),
         ("torch.pow(x - y, 1.5)", "torch.pow((x - y).abs(), 1.5)", "power-of-negative"),
+        ("(x - y).pow(1.5)", "(m ** 2 + x.pow(2)).pow(1.5)", "power-of-negative"),
         ("torch.where(x > 0, x.log(), y)", "torch.where(x > 0, x.clip(1e-6).log(), y)", "gradient-of-branch-not-taken"),
     ],
 )

@@ -360,7 +360,7 @@ def power_of_negative(code: Code, source: Source) -> Iterator[Hit]:
             is_power = _is_fraction(code, source, exponent) or _is_learned(code, source, exponent)
         else:
             continue
-        if is_power and _is_signed(_value(code, source, base)) and not is_under_no_grad(source, node):
+        if is_power and _is_signed(code, source, _value(code, source, base)) and not is_under_no_grad(source, node):
             yield Hit(node, {"base": ast.unparse(base), "exponent": ast.unparse(exponent)})
 
 
@@ -375,7 +375,10 @@ def _is_learned(code: Code, source: Source, node: ast.expr) -> bool:
     return bool(made) and all("requires_grad=True" in one or "Parameter(" in one for one in made)
 
 
-def _is_signed(node: ast.expr) -> bool:
-    """Whether an expression is a sum or difference without a number: `1 - p` and `x + 1e-6` may be above 0."""
-    is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.Add))
-    return is_sum and number(node.left) is None and number(node.right) is None  # type: ignore[attr-defined]
+def _is_signed(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a value may be below 0: a difference without a number (`1 - p` is none), or a sum with a learned shift."""
+    if not isinstance(node, ast.BinOp):
+        return False
+    if isinstance(node.op, ast.Sub):
+        return number(node.left) is None and number(node.right) is None
+    return isinstance(node.op, ast.Add) and any(_is_learned(code, source, one) for one in (node.left, node.right))
