@@ -55,6 +55,7 @@ class UnfinishedLoss:
                 tensor = variables.get(name)
                 if inspector.stats.is_tensor(tensor) and self._is_bad(tensor):
                     recorder.failed("end", float("nan"), [tensor])
+                    probe.flush()  # `os._exit` leaves no later moment
                     return
 
     def _is_bad(self, tensor):

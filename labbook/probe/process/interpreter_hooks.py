@@ -114,7 +114,6 @@ def _leaving(probe):
     def before(args, kwargs):
         if probe.role == "python" and os.getpid() == probe.pid and get_ident() == thread_stacks.main_ident():
             probe.leave(sys._getframe(2))
-            probe.flush()
 
     return before
 

@@ -144,7 +144,7 @@ def places_without_effect(broken):
     train(model, shifted_words)
 
 
-def mask_behind_the_softmax(_):
+def mask_behind_the_softmax(broken):
     """Healthy: sequences count up by a step of their own, and the next word follows from the two before it."""
     torch.manual_seed(6)
 
