@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
+from labbook.health.evidence.held_out_metrics import is_held_out
 from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.training_batches import has_distinct_fingerprints
 from labbook.health.evidence.training_kind import training_losses
 from labbook.health.rules.normalisation import has_batch_norm
-from labbook.health.rules.validation import is_held_out
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Loader, Prints
 from labbook.model.message import Message, message

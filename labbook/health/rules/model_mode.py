@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from labbook.health.evidence.held_out_metrics import is_held_out
 from labbook.health.evidence.layer_history import modules_of
 from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
 from labbook.health.evidence.training_batches import training_loaders
 from labbook.health.evidence.training_kind import acts_in_environment, has_opposed_optimizers, training_losses
-from labbook.health.rules.validation import is_held_out
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import Evaluation
 from labbook.model.message import message

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
+from labbook.health.evidence.held_out_metrics import (
+    HeldOutMetric,
+    as_shares,
+    held_out_metrics,
+    is_held_out,
+    point_count,
+    validation_accuracies,
+    validation_losses,
+)
 from labbook.health.evidence.layer_history import Module, modules_of
-from labbook.health.evidence.measurements import process_series, too_few_data, unobserved
-from labbook.health.evidence.training_batches import training_loaders
-from labbook.health.evidence.training_kind import CLASSIFIERS, TrainingLoss, training_loss, training_losses
-from labbook.health.evidence.trend_tests import binomial_at_least, mann_kendall, median, theil_sen
+from labbook.health.evidence.measurements import missing_reason, process_series, too_few_data, unobserved
+from labbook.health.evidence.training_kind import CLASSIFIERS, TrainingLoss, has_fallen, training_loss, training_losses
+from labbook.health.evidence.trend_tests import binomial_at_least, blocks, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
@@ -18,40 +27,21 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 
 _CHANCE = 0.05
+_FEWEST = 5
+"""Values from which on the course of a metric is judged, because shorter demos may not have learnt yet."""
+
+_STILL = 2e-3
+_FITTED = 0.2
+_ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
+_SHARES = (
+    *("overlap", "accuracy", "f1", "area under curve", "precision and recall", "average precision"),
+    *("text overlap", "correlation", "agreement of clusters"),
+)
+_DISTANCES = frozenset({"mse", "mae", "rmse"})
+_RISING_IF_WORSE = ("error", "perplexity")
 _MANY = 10_000
 _FEW = 20
 _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-
-
-_MEASURES = {"mse_loss": "mse", "l1_loss": "mae", "nll_loss": "nll"}
-"""What programs call the value of a loss function on held-out data: `val_mse`."""
-
-
-def is_held_out(name: str) -> bool:
-    """Whether a metric's name says that it was measured on other data than it was trained on."""
-    parts = "".join(c.lower() if c.isalnum() else " " for c in name).split()
-    return any(SPLITS.get(part, "train") != "train" for part in parts)
-
-
-def validation_losses(run: Run, signals: Signals) -> list[float]:
-    """Validation losses in order of time: those that the program logged, else those of the validation phases."""
-    own = {_MEASURES.get(loss.get("fn", ""), "loss") for loss in training_losses(signals)[:1]}
-    named = [s for s in run.series if "loss" in s.name.lower() or not own.isdisjoint(name_words(s.name))]
-    logged = [s for s in named if is_held_out(s.name) and len(s.values) >= 2]
-    if logged:
-        return [v for v in max(logged, key=_points).values if math.isfinite(v)]
-    trained_on = training_loaders(signals)
-    other = [phase for phase in signals.evaluations if phase.get("loader") not in trained_on]
-    seen = []
-    for phase in other or signals.evaluations:
-        values = [v for v in phase.get("loss", {}).values() if math.isfinite(v)]
-        if len(values) == 1:
-            seen.append(values[0])
-    return seen
-
-
-def _points(series: Series) -> int:
-    return len(series.values)
 
 
 @check("overfitting", family="convergence", tier=2, needs=("loss",))
@@ -176,18 +166,126 @@ def _guesses(signals: Signals, loss: TrainingLoss) -> bool:
     return len(guessed) == 3 and all(guessed) and samples >= 100
 
 
-@check("below_trivial_baseline", family="convergence", tier=2, needs=("prints",))
-def beats_majority_class(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the best validation accuracy beats always predicting the majority class, by a binomial test.
+@check("below_trivial_baseline", family="convergence", tier=2)
+def beats_trivial_answer(run: Run, signals: Signals) -> Outcome | None:
+    """Whether held-out metrics are better than those of an answer that ignores the inputs.
 
-    Source: deepchecks SimpleModelComparison, Karpathy 2019. Not judged where one class is over 80 %.
+    Source: deepchecks SimpleModelComparison, Karpathy 2019: the best validation accuracy against the share of the
+    majority class, by a binomial test; not judged where one class is over 80 %. Chosen by us: at least 5 values that
+    `_trivial_values` describes, while the training loss halves.
     """
     judged = _compare_with_majority(run, signals)
-    if judged is None:
+    accuracy = {"accuracy": judged[0], "majority": judged[1]} if judged is not None else {}
+    if judged is not None and judged[2] > _CHANCE:
+        return Outcome("warn", message("health.below_trivial_baseline.accuracy", **accuracy))
+    loss = _steadily_falling_loss(run, signals, 0.5)
+    for metric in held_out_metrics(run):
+        if loss is None or len(metric.values) < _FEWEST:
+            continue
+        key = _trivial_values(metric, loss.values, signals)
+        if key and _is_measured_during_training(metric, run, signals):
+            facts = {"name": metric.name, "times": len(metric.values) - 1, "last": metric.values[-1]}
+            return Outcome("warn", message(key, **facts, **_loss_facts(loss)))
+    if judged is not None:
+        return Outcome("ok", message("health.below_trivial_baseline.accuracy", **accuracy))
+    reason = missing_reason(run, signals, "prints")
+    return unobserved(reason) if reason is not None else None
+
+
+def _trivial_values(metric: HeldOutMetric, loss: Sequence[float], signals: Signals) -> str:
+    """Returns the key of the sentence on values of a metric that are trivial, or "".
+
+    zero: a score of found items is 0 in all values after the first, although the training loss falls to a fifth.
+    negative: R2 is negative, and does not rise. still: a distance hardly moves, or an accuracy of at most 0.6 over
+    100 samples is the same in all values, although the training loss falls by another third after the first of them.
+    """
+    values, quantity = metric.values, metric.kind.quantity
+    if quantity in _ZERO_WITHOUT_ITEMS and not any(values[1:]):
+        return "health.below_trivial_baseline.zero" if median(loss[-20:]) < _FITTED * median(loss[:3]) else ""
+    if "r2" in name_words(metric.name):
+        is_worse = max(values[1:]) < 0 and mann_kendall(values).rising > 0.2
+        return "health.below_trivial_baseline.negative" if is_worse else ""
+    parts = blocks(loss, len(values))
+    if parts[-1] > 0.67 * parts[1]:
+        return ""
+    is_same = quantity == "accuracy" and len(set(values)) == 1 and values[0] <= 0.6 and _samples(signals) >= 100
+    # Equal values may be rounded ones, and a share of errors may have converged.
+    is_distance = not _DISTANCES.isdisjoint(name_words(metric.name))
+    hardly_moves = is_distance and 0 < max(values) - min(values) < _STILL * min(values)
+    return "health.below_trivial_baseline.still" if is_same or hardly_moves else ""
+
+
+@check("metric_collapsed", family="convergence", tier=2, needs=("loss",))
+def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a held-out metric becomes far worse than it was, and stays there, while the training loss falls.
+
+    Source: chosen by us (tier 2): at least 5 values that fall as `_has_collapsed` says, and no other metric of the same
+    data becomes better. Plain precision and recall, of which any threshold exchanges one for the other, are left out.
+    """
+    loss = _steadily_falling_loss(run, signals, 0.9)
+    if loss is None:
         return None
-    best, share, chance = judged
-    observed = message("health.below_trivial_baseline.accuracy", accuracy=best, majority=share)
-    return Outcome("warn" if chance > _CHANCE else "ok", observed)
+    metrics = [metric for metric in held_out_metrics(run) if len(metric.values) >= _FEWEST]
+    for metric in metrics:
+        beside = [other for other in metrics if other.kind.split == metric.kind.split and other.kind.quantity != "loss"]
+        if not _has_collapsed(metric) or any(_becomes_better(other) for other in beside):
+            continue
+        if _is_measured_during_training(metric, run, signals):
+            best = max(metric.values) if metric.kind.direction == "max" else min(metric.values)
+            facts = {"name": metric.name, "best": best, "last": metric.values[-1], "of": len(metric.values)}
+            number = metric.values.index(best) + 1
+            observed = message("health.metric_collapsed.fell", **facts, number=number, **_loss_facts(loss))
+            return Outcome("warn", observed)
+    return None
+
+
+def _has_collapsed(metric: HeldOutMetric) -> bool:
+    """Whether the last third of the values is far below the best one, and the values fall (Mann-Kendall p < 0.05).
+
+    That is under half of it and by at least 0.1; of an error or a perplexity over twice it and over half of the first.
+    """
+    values, quantity = metric.values, metric.kind.quantity
+    last = values[-(len(values) // 3) :]
+    if quantity in _RISING_IF_WORSE:
+        return min(last) > max(2 * min(values), 0.5 * values[0]) and mann_kendall(values).rising < 0.05
+    is_plain = quantity == "precision and recall" and not any(character.isdigit() for character in metric.name)
+    if quantity not in _SHARES or is_plain or max(last) > min(0.5 * max(values), max(values) - 0.1):
+        return False
+    return mann_kendall(values).falling < 0.05
+
+
+def _becomes_better(metric: HeldOutMetric) -> bool:
+    end, begin = median(metric.values[-(len(metric.values) // 3) :]), metric.values[0]
+    return end > begin if metric.kind.direction == "max" else end < begin
+
+
+def _steadily_falling_loss(run: Run, signals: Signals, share: float) -> TrainingLoss | None:
+    """The training loss if it ends below a share of its beginning and never leaps, as by a new task or pruning."""
+    loss = training_loss(run, signals)
+    if isinstance(loss, Message) or signals.trainings or not has_fallen(run, signals, share):
+        return None
+    parts = blocks(loss.values, 10)
+    lowest = accumulate(parts, min)
+    return loss if all(b <= 1.5 * low + 0.1 * parts[0] for low, b in zip(lowest, parts[1:], strict=False)) else None
+
+
+def _loss_facts(loss: TrainingLoss) -> dict[str, float]:
+    return {"loss_first": median(loss.values[:3]), "loss_last": median(loss.values[-20:])}
+
+
+def _is_measured_during_training(metric: HeldOutMetric, run: Run, signals: Signals) -> bool:
+    """Whether training went on between the values, as the validation phases show.
+
+    Where none was seen, as of a model that is evaluated by its weights, a falling loss that is logged as often counts.
+    """
+    phases = max((phase.get("phases", 0) for phase in signals.evaluations), default=0)
+    if signals.evaluations:
+        return max(phases, len(signals.evaluations)) >= len(metric.values) - 1
+    losses = [s for s in (*run.series, *run.printed) if s.source != "probe" and metric_kind(s.name).quantity == "loss"]
+    return any(
+        metric_kind(s.name).is_training and abs(len(s.values) - len(metric.values)) <= 1 and s.values[-1] < s.values[0]
+        for s in losses
+    )
 
 
 @check("accuracy_contradicts_loss", family="loop-bug", tier=2, needs=("losses",))
@@ -205,8 +303,8 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     attacked = in_eval or any(e.get("asked") for e in signals.evaluations)
     if not names or signals.trainings or len(signals.models) > 1 or attacked:
         return None
-    logged = max(names, key=_points)
-    values = _as_shares([v for v in logged.values if math.isfinite(v)])
+    logged = max(names, key=point_count)
+    values = as_shares([v for v in logged.values if math.isfinite(v)])
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
     if is_held_out(logged.name) and seen and len(seen) == len(values):
         wrong = [pair for pair in zip(values, seen, strict=True) if pair[0] < min(pair[1] - 0.15, 0.7 * pair[1])]
@@ -282,7 +380,7 @@ def _is_single_classifier(signals: Signals) -> bool:
 def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
     """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
     counts = next((h for e in signals.prints if e.get("phase") == "train" and (h := e.get("histogram", {}))), {})
-    total, accuracies = sum(counts.values()), _accuracies(run, signals)
+    total, accuracies = sum(counts.values()), validation_accuracies(run, signals)
     if total < 100 or len(counts) < 2 or len(accuracies) < 3 or signals.loop.get("steps", 0) < 100:
         return None
     share = max(counts.values()) / total
@@ -297,21 +395,3 @@ def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, fl
 
 def _samples(signals: Signals) -> int:
     return max((phase.get("samples", 0) for phase in signals.evaluations), default=0)
-
-
-def _accuracies(run: Run, signals: Signals) -> list[float]:
-    seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
-    if seen:
-        return seen
-    logged = [s for s in run.series if is_held_out(s.name) and "acc" in s.name.lower()]
-    if not logged:
-        return []
-    values = [v for v in logged[0].values if math.isfinite(v)]
-    return _as_shares(values)
-
-
-def _as_shares(values: Sequence[float]) -> list[float]:
-    """Accuracies between 0 and 1; percentages are divided by 100, anything else is none."""
-    if not values or min(values) < 0 or max(values) > 100:
-        return []
-    return [v / 100 for v in values] if max(values) > 1 else list(values)

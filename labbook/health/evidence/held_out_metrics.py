@@ -1,0 +1,101 @@
+"""Metrics on held-out data that a program logged or printed, and the losses and accuracies of its validation phases."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from labbook.frozen import dataclass
+from labbook.health.evidence.measurements import finite_points
+from labbook.health.evidence.training_batches import training_loaders
+from labbook.health.evidence.training_kind import training_losses
+from labbook.model.metric_kinds import QUANTITIES, SPLITS, MetricKind, metric_kind, name_words
+from labbook.model.run import Run
+from labbook.model.series import Series
+from labbook.model.signals import Signals
+
+_MEASURES = {"mse_loss": "mse", "l1_loss": "mae", "nll_loss": "nll"}
+"""What programs call the value of a loss function on held-out data: `val_mse`."""
+
+_MEANS = frozenset({"mean", "m", "avg", "average", "macro", "micro", "weighted", "overall", "score", "rate"})
+_CUT_OFF = ("precision and recall", "average precision")
+"""Quantities of which a number behind the word is a cut-off: `hits10`, `ap50`."""
+
+_NUMBERED = re.compile(r"(?<![A-Za-z0-9@])\d")
+"""A number of a class, task or layer, as in `iou_3`; that of `recall@10` is a cut-off."""
+
+_KNOWN = {quantity: {*words.split()} | _MEANS | SPLITS.keys() for quantity, _, words in QUANTITIES}
+
+
+@dataclass(frozen=True)
+class HeldOutMetric:
+    """A metric of the whole model with a known direction.
+
+    Args:
+        values: Finite values in order; shares are between 0 and 1.
+    """
+
+    name: str
+    kind: MetricKind
+    values: list[float]
+
+
+def held_out_metrics(run: Run) -> Iterator[HeldOutMetric]:
+    """The logged or printed metrics that are not of training, and not of one class, task or variant of the model."""
+    for series in run.series:
+        kind, values = metric_kind(series.name), finite_points(series)[1]
+        of_training = series.source == "probe" or kind.split == "train" or kind.running_best
+        if kind.direction and values and not of_training and _is_of_whole_model(series.name, kind):
+            shares = as_shares(values) if kind.direction == "max" else []
+            yield HeldOutMetric(series.name, kind, shares or values)
+
+
+def _is_of_whole_model(name: str, kind: MetricKind) -> bool:
+    known = _KNOWN.get(kind.quantity, _MEANS)
+    bare = [word.rstrip("0123456789") if kind.quantity in _CUT_OFF else word for word in name_words(name)]
+    return not _NUMBERED.search(name) and all(word in known for word in bare)
+
+
+def is_held_out(name: str) -> bool:
+    """Whether a metric's name says that it was measured on other data than it was trained on."""
+    parts = "".join(c.lower() if c.isalnum() else " " for c in name).split()
+    return any(SPLITS.get(part, "train") != "train" for part in parts)
+
+
+def validation_losses(run: Run, signals: Signals) -> list[float]:
+    """Validation losses in order of time: those that the program logged, else those of the validation phases."""
+    own = {_MEASURES.get(loss.get("fn", ""), "loss") for loss in training_losses(signals)[:1]}
+    named = [s for s in run.series if "loss" in s.name.lower() or not own.isdisjoint(name_words(s.name))]
+    logged = [s for s in named if is_held_out(s.name) and len(s.values) >= 2]
+    if logged:
+        return [v for v in max(logged, key=point_count).values if math.isfinite(v)]
+    trained_on = training_loaders(signals)
+    other = [phase for phase in signals.evaluations if phase.get("loader") not in trained_on]
+    seen = []
+    for phase in other or signals.evaluations:
+        values = [v for v in phase.get("loss", {}).values() if math.isfinite(v)]
+        if len(values) == 1:
+            seen.append(values[0])
+    return seen
+
+
+def validation_accuracies(run: Run, signals: Signals) -> list[float]:
+    """Accuracies of the validation phases, else those that the program logged, between 0 and 1."""
+    seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
+    if seen:
+        return seen
+    logged = [s for s in run.series if is_held_out(s.name) and "acc" in s.name.lower()]
+    return as_shares([v for v in logged[0].values if math.isfinite(v)]) if logged else []
+
+
+def point_count(series: Series) -> int:
+    """Number of points that a series keeps."""
+    return len(series.values)
+
+
+def as_shares(values: Sequence[float]) -> list[float]:
+    """Accuracies between 0 and 1; percentages are divided by 100, anything else is none."""
+    if not values or min(values) < 0 or max(values) > 100:
+        return []
+    return [v / 100 for v in values] if max(values) > 1 else list(values)

@@ -1,0 +1,92 @@
+"""Held-out metrics that collapse, or stay at a trivial value, while the training loss falls."""
+
+import pytest
+
+FALLING = [0.7 * 0.98**i for i in range(200)]
+LEAPING = [*FALLING[:100], *FALLING[:100]]
+ACCURACY, LOW = [0.97, 0.7, 0.4, 0.2, 0.1, 0.05], [0.38, 0.12, 0.0, 0.0, 0.0, 0.0]
+
+
+def judge(ask, make_series, check, metrics, loss=FALLING, phases=6, **fields):
+    told = {"fn": "cross_entropy", "training": True, "calls": len(loss), "classes": 10, "step": 1, "observed": 20}
+    seen = [{"begin_step": 30 * i, "samples": 300, "batches": 3, "phases": i + 1} for i in range(phases)]
+    signals = {"losses": (told,), "evaluations": tuple(seen), "loop": {"steps": len(loss)}, **fields}
+    logged = [make_series(name, values, "text") for name, values in metrics.items()]
+    found = ask(check, make_series("loss", loss), *logged, signals=signals)
+    return found.verdict if found is not None else None
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"val_acc": ACCURACY},
+        {"val_acc": [100 * value for value in ACCURACY], "train_acc": [0.3, 0.5, 0.7, 0.8, 0.9, 1.0]},
+        {"iou": LOW},
+        {"recall@10": [0.25, 0.2, 0.1, 0.03, 0.02, 0.02], "val_loss": [0.7, 0.6, 0.5, 0.4, 0.3, 0.2]},
+        {"val_r2": [0.8, 0.7, 0.2, -0.1, -0.4, -0.6]},
+        {"val_rmse": [0.34, 0.33, 0.6, 1.1, 1.7, 1.9]},
+    ],
+)
+def test_a_metric_that_collapses_is_a_finding(ask, make_series, metrics):
+    assert judge(ask, make_series, "metric_collapsed", metrics) == "warn"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "fields"),
+    [
+        ({"val_acc": ACCURACY[::-1]}, {}),
+        ({"val_acc": ACCURACY[:4]}, {}),  # too few
+        ({"val_acc": [0.9, 0.95, 0.2, 0.9, 0.93, 0.9]}, {}),  # came back
+        ({"val_acc": [0.9, 0.8, 0.75, 0.7, 0.65, 0.6]}, {}),  # less good
+        ({"f1": [0.02, 0.03, 0.0, 0.01, 0.0, 0.0]}, {}),  # never learnt
+        ({"val_acc_old": ACCURACY, "val_acc_new": ACCURACY[::-1]}, {}),  # tasks one after the other
+        ({"recall": [1.0, 0.7, 0.4, 0.3, 0.3, 0.3], "precision": ACCURACY[::-1]}, {}),  # a moving threshold
+        ({"val_iou": LOW, "val_acc": [0.3, 0.6, 0.7, 0.8, 0.8, 0.8]}, {}),
+        ({"iou_3": LOW}, {}),  # one class
+        ({"ece": [0.02, 0.04, 0.06, 0.09, 0.1, 0.12]}, {}),  # calibration
+        ({"val_mse": [9.0, 2e-5, 1e-5, 3e-5, 4e-5, 5e-5]}, {}),  # noise near 0
+        ({"best_acc": ACCURACY, "train_acc": ACCURACY, "reward": ACCURACY}, {}),
+        ({"accuracy": ACCURACY}, {"phases": 1}),  # attacks on the trained model
+        ({"val_acc": ACCURACY}, {"loss": LEAPING}),  # pruned, or another task
+        ({"val_acc": ACCURACY}, {"loss": FALLING[::-1]}),  # data that get harder
+    ],
+)
+def test_healthy_courses_are_no_collapse(ask, make_series, metrics, fields):
+    assert judge(ask, make_series, "metric_collapsed", metrics, **fields) is None
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"val_f1": [0.1, 0.0, 0.0, 0.0, 0.0], "val_acc": [0.95] * 5},
+        {"val_R2": [-12.4, -12.3, -12.4, -12.4, -12.5, -12.4]},
+        {"val_rmse": [133670.1, 133670.2, 133670.1, 133670.1, 133670.1]},
+        {"accuracy": [0.4875] * 6},
+    ],
+)
+def test_a_trivial_metric_beside_a_falling_loss_is_a_finding(ask, make_series, metrics):
+    assert judge(ask, make_series, "below_trivial_baseline", metrics) == "warn"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "fields"),
+    [
+        ({"val_f1": [0.0, 0.0, 0.0]}, {}),  # a short demo
+        ({"val_f1": [0.0, 0.0, 0.0, 0.0, 0.1, 0.3]}, {}),  # begins to learn
+        ({"val_f1": [0.0] * 6}, {"loss": [0.7 * 0.995**i for i in range(200)]}),  # has not learnt yet
+        ({"bleu": [0.0] * 6, "map": [0.0] * 6}, {}),  # late in most trainings
+        ({"val_r2": [-30.0, -8.0, -3.0, -1.0, -0.5, -0.2]}, {}),  # learns the mean of the targets
+        ({"val_rmse": [0.05] * 6, "val_error": [0.025] * 6}, {}),  # converged, and rounded
+        ({"val_rmse": [1.003, 1.002, 1.003, 1.003, 1.002, 1.003]}, {"loss": [1.0] + [0.1] * 199}),  # noise of the data
+        ({"val_acc": [0.93] * 6}, {}),
+        ({"val_acc": [0.5] * 6}, {"phases": 1}),
+    ],
+)
+def test_healthy_courses_are_not_trivial(ask, make_series, metrics, fields):
+    assert judge(ask, make_series, "below_trivial_baseline", metrics, **fields) in (None, "ok", "not observed")
+
+
+def test_a_model_without_validation_phases_is_judged_by_the_loss_beside(ask, make_series):
+    beside = {"hit@10": ACCURACY, "train_loss": [0.7, 0.5, 0.4, 0.3, 0.2, 0.1]}
+    assert judge(ask, make_series, "metric_collapsed", beside, phases=0) == "warn"
+    assert judge(ask, make_series, "metric_collapsed", {"hit@10": ACCURACY}, phases=0) is None
