@@ -35,7 +35,7 @@ _ORDERED = re.compile(
 """What may give the order of tokens, or says that they have none."""
 
 _QUERY, _KEY = re.compile(r"q(?:s|uery|ueries)?$", re.IGNORECASE), re.compile(r"k(?:s|eys?)?$", re.IGNORECASE)
-_MASK = re.compile(r"(?:^|[._])(?:mask|valid)|ma?sk$|^m$", re.IGNORECASE)
+_MASK = re.compile(r"(?:^|(?<!head)[._])(?:mask|valid)|(?<!head_)ma?sk$|^m$", re.IGNORECASE)
 _TRANSPOSED = re.compile(r"\.(?:transpose|swapaxes|permute|mT|T|t)\b|transpose_y=True|->")
 _FAR_BELOW = re.compile(r"inf|-\s*(?:\d+e|\d{4})|1e\d|finfo")
 _TIME_IN_FRONT = re.compile(
@@ -46,6 +46,7 @@ _PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 _ROOT = re.compile(r"(?:\w+\.)*sqrt\(.*\)|.* \*\* 0?\.5")
 _FILLS = ("masked_fill", "masked_fill_")
 _AS_IS = {*_FILLS, "float", "to", "type_as", "add", "clone", "contiguous", "astype", "cast"}
+_RESCALING = ("normalize", "multinomial")
 _SAME_MASK = ("unsqueeze", "float", "to", "astype", "cast", "expand", "view", "reshape", "type_as")
 
 
@@ -89,18 +90,14 @@ def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
 def mask_after_softmax(code: Code, source: Source) -> Iterator[Hit]:
     """A mask sets weights of an attention to 0 after the softmax: the others do not add up to 1, and depend on them."""
     for call, function, steps in attentions(source):
-        if any(_FAR_BELOW.search(ast.unparse(step)) or _is_hidden(step) for step in steps):
+        if any(_FAR_BELOW.search(ast.unparse(step)) or any(map(_hides_by_zero, ast.walk(step))) for step in steps):
             continue
         later = [one for one in ast.walk(function) if getattr(one, "lineno", 0) >= call.lineno]
         masked = next((one for one in later if _hides_by_zero(one) and _is_weights(source, call, one)), None)
         parts = [one.op for one in later if isinstance(one, (ast.BinOp, ast.AugAssign))]
-        is_divided = any(isinstance(op, ast.Div) for op in parts) or any(is_call(one, "normalize") for one in later)
+        is_divided = any(isinstance(op, ast.Div) for op in parts) or any(is_call(one, *_RESCALING) for one in later)
         if masked is not None and not is_divided:
             yield Hit(masked, {"mask": ast.unparse(masked)})
-
-
-def _is_hidden(step: ast.expr) -> bool:
-    return any(_hides_by_zero(one) for one in ast.walk(step))
 
 
 def _is_weights(source: Source, call: ast.Call, node: ast.AST) -> bool:

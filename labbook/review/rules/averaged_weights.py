@@ -16,6 +16,9 @@ from labbook.review.violation import Hit, warning
 _SMALL_SHARE = 0.2
 """An average of weights that keeps less of itself at each update is close to a copy. Source: chosen by us."""
 
+_MOSTLY_OLD = 0.5
+"""An average that has more of the first weights than this at the end says little of the training. Chosen by us."""
+
 _WEIGHTS = re.compile(r"parameters|state_dict|buffers|params|weights", re.IGNORECASE)
 _PUT_IN = re.compile(r"apply_shadow|apply_ema|copy_to|swap|store", re.IGNORECASE)
 _PUT_BACK = re.compile(r"restore|swap_back|unapply", re.IGNORECASE)
@@ -58,6 +61,42 @@ def average_never_updated(code: Code, source: Source) -> Iterator[Hit]:
         read = code.loaded[name] + (name in code.texts)
         if name and read == len(calls) and all(_is_of_another(code, kind, *one) for one in calls):
             yield Hit(node, {"average": ast.unparse(node.func), "update": name})
+
+
+@warning(
+    "averaged_weights_misused",
+    "torch.optim.swa_utils.get_ema_multi_avg_fn: the average keeps `decay` of itself at each update",
+    row="loop-bug",
+)
+def average_updated_rarely(code: Code, source: Source) -> Iterator[Hit]:
+    """An average that keeps most of itself is updated once an epoch: at the end it is mostly the first weights."""
+    for node in of_type(source.nodes, ast.Call):
+        kind = code.kind(source, node)
+        name = _update_of(kind) if kind is not None and kind.call is node and kind.definition is not None else ""
+        decay = _decay(code, kind) if kind is not None and name else None
+        for call in code.calls_in(source, name) if decay is not None and name else ():
+            loop = loop_of(source, call)
+            epochs = _epochs(code, source, loop) if isinstance(loop, ast.For) else None
+            if epochs is not None and decay**epochs > _MOSTLY_OLD and code.kind(source, receiver(call)) == kind:  # type: ignore[operator]
+                share = f"{decay**epochs:.0%}"  # type: ignore[operator]
+                yield Hit(call, {"call": ast.unparse(call), "updates": f"{epochs:.0f}", "share": share})
+
+
+def _decay(code: Code, kind: Kind) -> float | None:
+    """The factor with which the method of a class multiplies its average, if it is the same at each update."""
+    source, owner = kind.definition  # type: ignore[misc]
+    moves = [one.func.value for one in of_type(ast.walk(owner), ast.Call) if _moves_average(one)]  # type: ignore[attr-defined]
+    found = {constant(code, source, one.args[0]) if one.args else None for one in moves}
+    return found.pop() if len(found) == 1 else None
+
+
+def _epochs(code: Code, source: Source, loop: ast.For) -> float | None:
+    """The number of passes of a loop over `range(n)` that contains the loop over batches; `None` if unknown."""
+    trains = (one for one in loop.body if isinstance(one, ast.For))
+    if not any(is_call(part, "backward") for one in trains for part in ast.walk(one)):
+        return None
+    is_range = is_call(loop.iter, "range") and len(loop.iter.args) == 1
+    return constant(code, source, loop.iter.args[0]) if is_range else None  # type: ignore[attr-defined]
 
 
 def _update_of(kind: Kind) -> str:

@@ -172,6 +172,46 @@ def _argument_of_exp(node: ast.expr) -> str:
     return dotted_target(given)
 
 
+@warning(
+    "loss_formula_wrong", "Kendall and Gal 2017, equation 8: exp(-s) * error + s, with s = log variance", row="loop-bug"
+)
+def error_times_variance(code: Code, source: Source) -> Iterator[Hit]:
+    """A loss adds a log-variance to an error times its exponential: both fall with it, so the loss has no minimum."""
+    for node in source.nodes:
+        is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+        terms = list(signed_terms(node)) if is_sum else []  # type: ignore[arg-type]
+        plain = {(sign, dotted_target(term)) for sign, term in terms} - {(1, ""), (-1, "")}
+        for sign, term in terms:
+            factors = list(_factors(term))
+            powers = [one for factor in factors for one in _exponent(code, source, factor)]
+            grows = any((sign * its, name) in plain for its, name in powers if its > 0)
+            if grows and any(_is_error(code, source, one) for one in factors):
+                yield Hit(node, {"code": ast.unparse(node), "power": ast.unparse(term)})
+
+
+def _factors(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        yield from _factors(node.left)
+        yield from _factors(node.right)
+    else:
+        yield node
+
+
+def _exponent(code: Code, source: Source, node: ast.expr) -> Iterator[tuple[int, str]]:
+    """Yield the sign and the name of `s` in `exp(s)`, also where a name was given it."""
+    power = code.made(source, node)
+    if is_call(power, "exp"):
+        given = power.args[0] if power.args else getattr(power.func, "value", power)
+        yield from ((sign, dotted_target(term)) for sign, term in signed_terms(given))
+
+
+def _is_error(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a factor is a square or an absolute value, also where a name was given it."""
+    made = code.made(source, node)
+    is_square = isinstance(made, ast.BinOp) and isinstance(made.op, ast.Pow) and number(made.right) == 2.0
+    return is_square or is_call(made, "square", "pow", "abs", "mse_loss", "l1_loss", "smooth_l1_loss")
+
+
 @warning("loss_formula_wrong", "torch.nn.functional.kl_div: input, then target; the same in paddle", row="loop-bug")
 def divergence_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """`kl_div` of a distillation is given the teacher as the input and the student as the target."""

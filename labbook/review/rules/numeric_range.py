@@ -376,7 +376,7 @@ def _is_learned(code: Code, source: Source, node: ast.expr) -> bool:
 
 
 def _is_signed(code: Code, source: Source, node: ast.expr) -> bool:
-    """Whether a value may be below 0: a difference without a number (`1 - p` is none), or a sum with a learned shift."""
+    """Whether a value may be below 0: a difference without a number, as `1 - p` has, or a sum with a learned shift."""
     if not isinstance(node, ast.BinOp):
         return False
     if isinstance(node.op, ast.Sub):

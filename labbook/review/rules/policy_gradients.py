@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.expressions import AS_IS, JOINING, signed_terms, without_form
+from labbook.review.expressions import AS_IS, JOINING, constant, signed_terms, without_form
 from labbook.review.names import LOOPS, Function, assigned_value, assigns, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.minimised_terms import minimised_losses
@@ -20,7 +20,7 @@ _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IG
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
 _SHORT = 4
 """Names with fewer letters say nothing: `g`, `adv` does. Source: chosen by us."""
-_CHANCE, _REWARD, _GRADIENT = "log-probability", "reward", "policy gradient"
+_CHANCE, _REWARD, _GRADIENT, _ENTROPY = "log-probability", "reward", "policy gradient", "entropy"
 _HOLDING = frozenset({"sum", "list", "reversed", "as_tensor", "FloatTensor", "array", "asarray"})
 """Calls with the same items, or their sum."""
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
@@ -64,6 +64,19 @@ def rewarded_less_likely(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"loss": ast.unparse(call.func.value)})  # type: ignore[attr-defined]
 
 
+@warning(
+    "loss_formula_wrong", "Mnih et al. 2016, A3C: the entropy of the policy is added to the objective", row="loop-bug"
+)
+def entropy_minimised(code: Code, source: Source) -> Iterator[Hit]:
+    """The loss of a policy gradient contains the entropy with a plus: training makes the policy deterministic."""
+    if not code.calls.get("log_prob"):
+        return
+    for call, terms in minimised_losses(code, source):
+        meanings = {one for sign, term in terms for one in _meanings(code, source, term, sign)}
+        if (1, _ENTROPY) in meanings and (-1, _ENTROPY) not in meanings:
+            yield Hit(call, {"loss": ast.unparse(call.func.value)})  # type: ignore[attr-defined]
+
+
 def _meanings(
     code: Code, source: Source, node: ast.expr, sign: int = 1, seen: frozenset[object] = frozenset()
 ) -> Iterator[tuple[int, str]]:
@@ -77,6 +90,8 @@ def _meanings(
             yield from _meanings_of_product(code, source, one, its, seen)
         elif is_call(one, "log_prob"):
             yield its, _CHANCE
+        elif is_call(one, "entropy") and not one.args:
+            yield its, _ENTROPY
         elif is_call(one, *_HOLDING) and one.args:
             yield from _meanings(code, source, one.args[0], its, seen)
         elif isinstance(one, (ast.ListComp, ast.GeneratorExp)):
@@ -92,7 +107,12 @@ def _meanings(
 def _meanings_of_product(
     code: Code, source: Source, node: ast.BinOp, sign: int, seen: frozenset[object]
 ) -> Iterator[tuple[int, str]]:
-    """Yield a policy gradient where one factor is a log-probability and the other a reward, less what is unknown."""
+    """Yield what a product is: log-probability times reward, a positive number times a meaning; "" if unknown."""
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        factor = constant(code, source, one)
+        if factor is not None and factor > 0:
+            yield from _meanings(code, source, other, sign, seen)
+            return
     sides = [set(_meanings(code, source, one, 1, seen)) for one in (node.left, node.right)]
     known = [[one for one in side if one[1]] for side in sides]
     is_gradient = {one[1] for side in known for one in side} == {_CHANCE, _REWARD}

@@ -26,17 +26,20 @@ _STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "ini
 def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
     """In a loop over time, a recurrent layer starts every step from the same state."""
     for node in of_type(source.nodes, ast.Assign):
-        if not isinstance(node.value, ast.Call) or len(node.value.args) < 2:
+        if not isinstance(node.value, ast.Call) or not node.value.args or node.value.keywords:
             continue
         call, owner = node.value, source.class_of(node)
         loop = loop_of(source, node)
         function = source.function(node)
         if owner is None or loop is None or source.function(loop) is not function or not code.is_module(source, owner):
             continue
-        states = [dotted_target(one) for one in _elements(call.args[1])]
+        states = [dotted_target(one) for one in _elements(call.args[1])] if len(call.args) > 1 else []
         if not all(states) or not _is_step(code, source, call) or not _follows(code, source, node, loop):
             continue
-        if not any(_is_carried(loop, node, state) for state in states):
+        kind = code.kind(source, call.func)
+        if not states and kind is not None and kind.name.endswith("Cell"):
+            yield Hit(call, {"call": ast.unparse(call), "state": "None"})
+        elif states and not any(_is_carried(loop, node, state) for state in states):
             yield Hit(call, {"call": ast.unparse(call), "state": states[0]})
 
 

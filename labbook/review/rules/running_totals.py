@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import number
-from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, of_type, walk
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.rules.data_pipeline import find_loader
+from labbook.review.rules.metric_values import METRICS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -107,6 +108,39 @@ def _division(node: ast.AST) -> tuple[str, ast.Call | None]:
         return "", None
     is_length = is_call(right, "len") and len(right.args) == 1
     return dotted_target(left), right if isinstance(right, ast.Call) and is_length else None
+
+
+@warning(
+    "metric_of_wrong_values",
+    "scikit-learn, Metrics and scoring: predictions and labels of one evaluation",
+    row="loop-bug",
+)
+def predictions_pile_up(code: Code, source: Source) -> Iterator[Hit]:
+    """A metric in a loop over epochs gets lists that are filled in each epoch, and are made before the loop."""
+    for call in of_type(source.nodes, ast.Call):
+        names = [dotted_target(one) for one in call.args[:2]] if last_name(call.func) in METRICS else []
+        epochs = loop_of(source, call)
+        if len(names) < 2 or not all(names) or not isinstance(epochs, ast.For):
+            continue
+        if all(_is_filled_without_end(code, source, epochs, name) for name in names):
+            yield Hit(call, {"metric": last_name(call.func), "list": names[0]})
+
+
+def _is_filled_without_end(code: Code, source: Source, epochs: ast.For, name: str) -> bool:
+    """Whether a list made before a loop over epochs grows in a loop over batches inside, and nothing empties it."""
+    start = code.value(source, name, epochs)
+    inner = [one for one in walk(epochs.body) if isinstance(one, LOOPS)]
+    grown = any(_calls_method_of(one, name, "append", "extend") for loop in inner for one in walk(loop.body))
+    emptied = any(
+        _calls_method_of(one, name, "clear") or (assigns(one, name) and not isinstance(one, ast.AugAssign))
+        for one in walk(epochs.body)
+    )
+    return isinstance(start, ast.List) and not start.elts and grown and not emptied
+
+
+def _calls_method_of(node: ast.AST, name: str, *methods: str) -> bool:
+    owner = receiver(node) if is_call(node, *methods) else None
+    return owner is not None and dotted_target(owner) == name
 
 
 @warning(

@@ -10,7 +10,17 @@ from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import number
 from labbook.review.gradient_flow import is_optimizer, is_scheduler
-from labbook.review.names import LOOPS, assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
+from labbook.review.names import (
+    LOOPS,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    loop_of,
+    member_key,
+    of_type,
+    walk,
+)
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -202,6 +212,7 @@ def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
 @warning("lr_schedule_wrong", "torch.optim.Optimizer: the rate of a step is that of `param_groups`", row="loop-bug")
 def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
     """The variable of the learning rate changes in a loop, and the optimizer keeps the rate that it was made with."""
+    yield from _changed_defaults(source)
     text = "\n".join(source.lines)
     if "param_groups" in text or "set_lr" in text:
         return
@@ -221,6 +232,15 @@ def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
             if all(one.lineno <= keyword.lineno or _is_shown(source, one, name) for one in uses):
                 yield Hit(node, {"rate": name, "optimizer": kind.name.rpartition(".")[2]})  # type: ignore[union-attr]
                 break
+
+
+def _changed_defaults(source: Source) -> Iterator[Hit]:
+    """Yield `optimizer.defaults["lr"] = rate`, which only groups that are added later get."""
+    places = [node.targets[0] for node in of_type(source.nodes, ast.Assign) if member_key(node.targets[0]) == "lr"]
+    held = [one.value for one in places if isinstance(one, ast.Subscript)]
+    if all(last_name(one) == "defaults" for one in held) and "add_param_group" not in "\n".join(source.lines):
+        for one in of_type(held, ast.Attribute):
+            yield Hit(one, {"rate": ast.unparse(source.parents[one]), "optimizer": f"`{ast.unparse(one.value)}`"})
 
 
 def _is_shown(source: Source, use: ast.Name, name: str) -> bool:
