@@ -22,7 +22,10 @@ from labbook.frozen import dataclass
 
 FOLDER = Path(__file__).resolve().parent / "tables"
 VOCABULARY = "vocabulary"
-STEPS = ("sources", "native", "coded", "quantities", "checks", "messages", "asserts", "paddle", "demands", "choices")
+STEPS = (
+    *("sources", "native", "coded", "quantities", "checks", "messages", "asserts", "paddle", "demands", "choices"),
+    "rejections",
+)
 """Names of the tables of rows; `message_family` says what each is compared with."""
 _PATH_DISTANCE = 160
 

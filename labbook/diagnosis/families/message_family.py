@@ -66,7 +66,8 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
         family = "api_version_mismatch"
     if family is not None:
         return FamilyReading(family, 2, sentence or (exception.frames[-1].source if exception.frames else ""))
-    return FamilyReading("config_error", 3, sentence) if is_user_check(exception, sentence) else None
+    family = "config_error" if is_user_check(exception, sentence) else _family_of_rejection(exception, sentence)
+    return FamilyReading(family, 3, sentence) if family else None
 
 
 def family_of_line(line: str) -> FamilyReading | None:
@@ -114,6 +115,13 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
         return load_tables().family_of_row("choices", sentence) is not None
     enough = words >= 4 and not sentence.startswith("assert")
     return enough and load_tables().family_of_row("demands", sentence) is not None
+
+
+def _family_of_rejection(exception: ObservedException, sentence: str) -> str | None:
+    """The family of a value that a check written in Python rejects; native code mostly checks tensors."""
+    source = exception.frames[-1].source if exception.frames else ""
+    is_python = source.startswith(("raise ", "assert ")) if source else exception.type == "ValueError"
+    return load_tables().family_of_row("rejections", sentence) if is_python else None
 
 
 def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:

@@ -96,6 +96,29 @@ def test_the_file_that_raised_a_message_that_was_lost(
     assert family_of(_cut(file, function, source)) == wanted
 
 
+@in_one_test(
+    ("wanted", "message"),
+    [
+        ("config_error", "ValueError: Leaf budget is not defined for rule=greedy."),
+        ("config_error", "ValueError: `tilt` should be a float between 0 and 1 when mode='fixed'"),
+        ("config_error", "MeshError: Unknown folding scheme: spiral"),
+        ("config_error", "ValueError: Cannot fold panels when the mesh is frozen"),
+        ("type_error_user_code", "ValueError: Expected a list of panels, got <class 'str'>"),
+        ("type_error_user_code", "RuntimeError: The folder was not initialized. Call `prepare()` first."),
+        ("type_error_user_code", "NotImplementedError: Subclasses must implement `fold`."),
+        ("data_empty", "ValueError: Cannot fold an empty list"),
+        ("shape_mismatch", "ValueError: front has 3 ribs but back has 4 ribs"),
+        ("", "RuntimeError: Folding failed for an unknown reason"),
+        ("", "ValueError: The graph is not connected"),
+    ],
+)
+def test_what_a_check_in_a_library_rejects(family_of: Callable[[str], str], wanted: str, message: str) -> None:
+    raised = message.split(":")[0]
+    assert family_of(_cut(f"{SITE}folding/mesh.py", "fold", f"raise {raised}(") + message + "\n") == wanted
+    native = _cut(f"{SITE}folding/mesh.py", "fold", "return _C.fold(mesh)")
+    assert raised != "RuntimeError" or family_of(f"{native}{message}\n") == ""
+
+
 def test_a_compiler_asserts_its_own_state(family_of: Callable[[str], str]) -> None:
     raised = _cut(f"{SITE}torch/_functorch/aot_autograd.py", "lower", "raise AssertionError(said)")
     assert family_of(f"{raised}AssertionError: out_spec must not be None\n") == "compile_error"
