@@ -90,3 +90,20 @@ def test_a_model_without_validation_phases_is_judged_by_the_loss_beside(ask, mak
     beside = {"hit@10": ACCURACY, "train_loss": [0.7, 0.5, 0.4, 0.3, 0.2, 0.1]}
     assert judge(ask, make_series, "metric_collapsed", beside, phases=0) == "warn"
     assert judge(ask, make_series, "metric_collapsed", {"hit@10": ACCURACY}, phases=0) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "verdict"),
+    [
+        ("val_acc", [0.09, 0.1, 0.11, 0.09, 0.1, 0.1], "warn"),
+        ("acc", [0.09, 0.1, 0.11, 0.09, 0.1, 0.1], "warn"),
+        ("acc", [0.09, 0.1, 0.1], "not observed"),  # not one value for each validation
+        ("train_acc", [0.09, 0.1, 0.11, 0.09, 0.1, 0.1], "not observed"),
+        ("val_acc", [0.09, 0.1, 0.11, 0.15, 0.18, 0.2], "not observed"),
+    ],
+)
+def test_an_accuracy_as_by_guessing_where_labels_are_not_known(ask, make_series, name, values, verdict):
+    loss = {"fn": "cross_entropy", "training": True, "calls": 200, "classes": 10, "step": 1, "observed": 20}
+    shapes = {"input": {"shape": [16, 10]}, "target": {"shape": [16]}}
+    fields = {"losses": ({**loss, **shapes},), "batches": ({"phase": "train", "samples": 16},)}
+    assert judge(ask, make_series, "below_trivial_baseline", {name: values}, **fields) == verdict

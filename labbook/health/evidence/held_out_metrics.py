@@ -57,6 +57,21 @@ def _is_of_whole_model(name: str, kind: MetricKind) -> bool:
     return not _NUMBERED.search(name) and all(word in known for word in bare)
 
 
+def is_measured_during_training(metric: HeldOutMetric, run: Run, signals: Signals) -> bool:
+    """Whether training went on between the values, as the validation phases show.
+
+    Where none was seen, as of a model that is evaluated by its weights, a falling loss that is logged as often counts.
+    """
+    phases = max((phase.get("phases", 0) for phase in signals.evaluations), default=0)
+    if signals.evaluations:
+        return max(phases, len(signals.evaluations)) >= len(metric.values) - 1
+    losses = [s for s in (*run.series, *run.printed) if s.source != "probe" and metric_kind(s.name).quantity == "loss"]
+    return any(
+        metric_kind(s.name).is_training and abs(len(s.values) - len(metric.values)) <= 1 and s.values[-1] < s.values[0]
+        for s in losses
+    )
+
+
 def is_held_out(name: str) -> bool:
     """Whether a metric's name says that it was measured on other data than it was trained on."""
     parts = "".join(c.lower() if c.isalnum() else " " for c in name).split()
@@ -81,11 +96,16 @@ def validation_losses(run: Run, signals: Signals) -> list[float]:
 
 
 def validation_accuracies(run: Run, signals: Signals) -> list[float]:
-    """Accuracies of the validation phases, else those that the program logged, between 0 and 1."""
+    """Accuracies of the validation phases, else those that the program logged, between 0 and 1.
+
+    One without a data split in its name counts if it has a value for each phase.
+    """
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
     if seen:
         return seen
-    logged = [s for s in run.series if is_held_out(s.name) and "acc" in s.name.lower()]
+    named = [s for s in run.series if s.source != "probe" and "acc" in s.name.lower()]
+    whole = [s for s in named if not metric_kind(s.name).split and len(s.values) == len(signals.evaluations)]
+    logged = [s for s in named if is_held_out(s.name)] or whole
     return as_shares([v for v in logged[0].values if math.isfinite(v)]) if logged else []
 
 

@@ -11,6 +11,7 @@ from labbook.health.evidence.held_out_metrics import (
     as_shares,
     held_out_metrics,
     is_held_out,
+    is_measured_during_training,
     point_count,
     validation_accuracies,
     validation_losses,
@@ -30,6 +31,7 @@ _CHANCE = 0.05
 _FEWEST = 5
 """Values from which on the course of a metric is judged, because shorter demos may not have learnt yet."""
 
+_FEWEST_STEPS = 100
 _STILL = 2e-3
 _FITTED = 0.2
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
@@ -128,9 +130,9 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
         return None
     judged = _compare_with_majority(run, signals)
     if len(losses) >= 3:
-        slowly = end > 0.5 * chance and not _memorises_slowly(signals, loss, losses)
+        slowly = end > 0.5 * chance and not _memorises_slowly(run, signals, loss, losses)
         # A first validation may lie a little below it before the model has learnt anything.
-        if slowly or min(losses) < (0.95 if _guesses(signals, loss) else 1.0) * chance:
+        if slowly or min(losses) < (0.95 if _guesses(run, signals, loss) else 1.0) * chance:
             observed = message("health.label_noise_or_shuffled.best", validation=min(losses), chance=chance)
             return Outcome("ok", observed)
         observed = message("health.label_noise_or_shuffled.losses", training=end, validation=min(losses), chance=chance)
@@ -147,21 +149,21 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", observed)
 
 
-def _memorises_slowly(signals: Signals, loss: TrainingLoss, losses: Sequence[float]) -> bool:
+def _memorises_slowly(run: Run, signals: Signals, loss: TrainingLoss, losses: Sequence[float]) -> bool:
     """Whether training falls and validation rises significantly, with accuracies as by guessing."""
     since = losses[losses.index(min(losses)) :]
     return (
-        _guesses(signals, loss)
+        _guesses(run, signals, loss)
         and len(since) >= 5
         and mann_kendall(since).rising < 0.01
         and mann_kendall(loss.values).falling < 0.01
     )
 
 
-def _guesses(signals: Signals, loss: TrainingLoss) -> bool:
+def _guesses(run: Run, signals: Signals, loss: TrainingLoss) -> bool:
     """Whether the last three accuracies of at least 100 samples are those of guessing."""
     samples = _samples(signals)
-    seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None][-3:]
+    seen = validation_accuracies(run, signals)[-3:]
     guessed = [binomial_at_least(round(a * samples), samples, 1 / loss.classes) > _CHANCE for a in seen]
     return len(guessed) == 3 and all(guessed) and samples >= 100
 
@@ -170,26 +172,39 @@ def _guesses(signals: Signals, loss: TrainingLoss) -> bool:
 def beats_trivial_answer(run: Run, signals: Signals) -> Outcome | None:
     """Whether held-out metrics are better than those of an answer that ignores the inputs.
 
-    Source: deepchecks SimpleModelComparison, Karpathy 2019: the best validation accuracy against the share of the
-    majority class, by a binomial test; not judged where one class is over 80 %. Chosen by us: at least 5 values that
-    `_trivial_values` describes, while the training loss halves.
+    Source: deepchecks SimpleModelComparison, Karpathy 2019: the last validation accuracies against the share of the
+    majority class, or of guessing where the labels are not known, by binomial tests; not judged where one class is over
+    80 %. Chosen by us: at least 5 values that `_trivial_values` describes, while the training loss halves.
     """
-    judged = _compare_with_majority(run, signals)
-    accuracy = {"accuracy": judged[0], "majority": judged[1]} if judged is not None else {}
-    if judged is not None and judged[2] > _CHANCE:
-        return Outcome("warn", message("health.below_trivial_baseline.accuracy", **accuracy))
+    accuracy = _judge_accuracy(run, signals)
+    found = None if accuracy is not None and accuracy.verdict == "warn" else _judge_trivial_values(run, signals)
+    reason = missing_reason(run, signals, "prints")
+    return found or accuracy or (unobserved(reason) if reason is not None else None)
+
+
+def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
+    judged, loss = _compare_with_majority(run, signals), training_loss(run, signals)
+    if judged is not None:
+        best, share, chance = judged
+        observed = message("health.below_trivial_baseline.accuracy", accuracy=best, majority=share)
+        return Outcome("warn" if chance > _CHANCE else "ok", observed)
+    trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and _is_single_classifier(signals)
+    if isinstance(loss, Message) or not trained or not _guesses(run, signals, loss):
+        return None
+    best = max(validation_accuracies(run, signals)[-3:])
+    return Outcome("warn", message("health.below_trivial_baseline.guessing", accuracy=best, classes=loss.classes))
+
+
+def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
     loss = _steadily_falling_loss(run, signals, 0.5)
     for metric in held_out_metrics(run):
         if loss is None or len(metric.values) < _FEWEST:
             continue
         key = _trivial_values(metric, loss.values, signals)
-        if key and _is_measured_during_training(metric, run, signals):
+        if key and is_measured_during_training(metric, run, signals):
             facts = {"name": metric.name, "times": len(metric.values) - 1, "last": metric.values[-1]}
             return Outcome("warn", message(key, **facts, **_loss_facts(loss)))
-    if judged is not None:
-        return Outcome("ok", message("health.below_trivial_baseline.accuracy", **accuracy))
-    reason = missing_reason(run, signals, "prints")
-    return unobserved(reason) if reason is not None else None
+    return None
 
 
 def _trivial_values(metric: HeldOutMetric, loss: Sequence[float], signals: Signals) -> str:
@@ -230,7 +245,7 @@ def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
         beside = [other for other in metrics if other.kind.split == metric.kind.split and other.kind.quantity != "loss"]
         if not _has_collapsed(metric) or any(_becomes_better(other) for other in beside):
             continue
-        if _is_measured_during_training(metric, run, signals):
+        if is_measured_during_training(metric, run, signals):
             best = max(metric.values) if metric.kind.direction == "max" else min(metric.values)
             facts = {"name": metric.name, "best": best, "last": metric.values[-1], "of": len(metric.values)}
             number = metric.values.index(best) + 1
@@ -271,21 +286,6 @@ def _steadily_falling_loss(run: Run, signals: Signals, share: float) -> Training
 
 def _loss_facts(loss: TrainingLoss) -> dict[str, float]:
     return {"loss_first": median(loss.values[:3]), "loss_last": median(loss.values[-20:])}
-
-
-def _is_measured_during_training(metric: HeldOutMetric, run: Run, signals: Signals) -> bool:
-    """Whether training went on between the values, as the validation phases show.
-
-    Where none was seen, as of a model that is evaluated by its weights, a falling loss that is logged as often counts.
-    """
-    phases = max((phase.get("phases", 0) for phase in signals.evaluations), default=0)
-    if signals.evaluations:
-        return max(phases, len(signals.evaluations)) >= len(metric.values) - 1
-    losses = [s for s in (*run.series, *run.printed) if s.source != "probe" and metric_kind(s.name).quantity == "loss"]
-    return any(
-        metric_kind(s.name).is_training and abs(len(s.values) - len(metric.values)) <= 1 and s.values[-1] < s.values[0]
-        for s in losses
-    )
 
 
 @check("accuracy_contradicts_loss", family="loop-bug", tier=2, needs=("losses",))
@@ -381,7 +381,7 @@ def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, fl
     """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
     counts = next((h for e in signals.prints if e.get("phase") == "train" and (h := e.get("histogram", {}))), {})
     total, accuracies = sum(counts.values()), validation_accuracies(run, signals)
-    if total < 100 or len(counts) < 2 or len(accuracies) < 3 or signals.loop.get("steps", 0) < 100:
+    if total < 100 or len(counts) < 2 or len(accuracies) < 3 or signals.loop.get("steps", 0) < _FEWEST_STEPS:
         return None
     share = max(counts.values()) / total
     if share > 0.8:
