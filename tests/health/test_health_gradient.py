@@ -351,6 +351,7 @@ def test_a_copy_that_is_left_behind(ask):
         ([0.0, 0.0, 1.0], 0.0, "layer1", "warn"),
         ([0.0, 0.0, 0.0], 1.0, "layer1", None),
         ([1e-9, 1.0, 1.0], 1.0, "layer1", None),
+        ([0.0, 1.0, 1.0], 1.0, "cell.weight_hh", "warn"),
     ],
 )
 def test_layers_with_a_gradient_of_exactly_zero(ask, make_model, looks, norms, weight, name, verdict):
@@ -359,3 +360,4 @@ def test_layers_with_a_gradient_of_exactly_zero(ask, make_model, looks, norms, w
     tensors = looks(params=lambda _: [{"i": i, "w": weight, "g": norm} for i, norm in enumerate(norms)])
     found = ask("gradient_zero_in_part", signals={"models": (model,), "tensors": tensors})
     assert (found and found.verdict) == verdict
+    assert found is None or ("state of the step before" in (found.advice or "")) == ("weight_hh" in name)

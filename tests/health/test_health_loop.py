@@ -195,6 +195,12 @@ def test_schedules(ask, make_series):
         ask("lr_schedule_wrong", rate, signals=scheduled(type="CosineAnnealingLR", options={"T_max": 10})).verdict
         == "ok"
     )
+    late = ask("lr_schedule_wrong", make_series("lr", [0.0] * 20 + [0.1] * 30), signals=loop())
+    assert late.verdict == "warn" and "step 20 of 50" in late.observed and "//" in late.advice
+    warmed_up = make_series("lr", [0.0] + [0.1] * 49)
+    assert ask("lr_schedule_wrong", warmed_up, signals=loop()) is None
+    other = make_series("lr.opt1", [0.1] * 50)
+    assert ask("lr_schedule_wrong", make_series("lr", [0.0] * 20 + [0.1] * 30), other, signals=loop()) is None
     dead = make_series("lr", [0.1] * 30 + [1e-9] * 70)
     assert "from step 31 on" in ask("lr_schedule_wrong", dead, signals=loop()).observed
     assert (

@@ -219,7 +219,8 @@ def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
         return None
     observed = message("health.loss_diverging.unbounded", first=values[0], last=values[-1])
     below = next(s for s, v in zip(steps, values, strict=True) if v < 0)
-    return Outcome("fail", observed, (message("health.loss_diverging.below_0", step=below),), {"step": below})
+    evidence = (message("health.loss_diverging.below_0", step=below),)
+    return Outcome("fail", observed, evidence, {"step": below}, advice=message("health.loss_diverging.bound"))
 
 
 def _judge_lost_loss(run: Run, signals: Signals) -> Outcome | None:

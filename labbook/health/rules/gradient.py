@@ -182,7 +182,8 @@ def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
     names, idle = join_names([p.name for p in still]), all("expert" in p.name.lower() for p in still)
     observed = message("health.gradient_zero_in_part.zero", bad=len(still), matrices=len(seen), names=names)
     evidence = (message("health.gradient_zero_in_part.factors"),) if at_zero else ()
-    return Outcome("note" if idle else "warn", observed, evidence, {"parameter": still[0].name})
+    advice = message("health.gradient_zero_in_part.no_state") if all("weight_hh" in p.name for p in still) else None
+    return Outcome("note" if idle else "warn", observed, evidence, {"parameter": still[0].name}, advice=advice)
 
 
 @check("vanishing_gradient", family="gradient", tier=2, needs=("params",))

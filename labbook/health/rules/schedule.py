@@ -15,6 +15,8 @@ from labbook.model.signals import Signals
 _TINY = 1e-5
 """A rate at which hardly anything is learnt from the start. Source: chosen by us; fine-tuning begins at about 1e-5."""
 _SHARE = 0.05
+_IDLE_STEPS = 10
+"""A warm-up may begin with a single step of rate 0. Source: chosen by us."""
 _LARGEST_BASE = 0.1
 """Rates of optimizers above it are factors of a schedule, as the 1.0 of "Attention is all you need"."""
 
@@ -41,7 +43,7 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
 
 @check("lr_schedule_wrong", family="convergence", tier=1, needs=("lr",))
 def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a scheduler was never stepped, stepped first, ran beyond its end, was 0 too early or only warmed up.
+    """Whether a scheduler was never stepped, stepped first, ran beyond its end, was 0 at an end or only warmed up.
 
     Source: logical invariants (tier 1); torch warns about the order, paddle does not. A cosine that rises again once
     may be meant (a note); beyond 2.5 times its length it counts steps instead of epochs.
@@ -71,9 +73,9 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
                 if idle.get("loose"):
                     return Outcome("warn", message("health.lr_schedule_wrong.loose", scheduler=kind))
                 return Outcome("fail", message("health.lr_schedule_wrong.other", scheduler=kind, steps=steps))
-    early = _dies_early(run, signals)
-    if early is not None:
-        return early
+    idle_part = _dies_early(run, signals) or _starts_at_zero(run, signals)
+    if idle_part is not None:
+        return idle_part
     if not schedulers:
         return None
     low = _rises_to_end(run, signals)
@@ -115,6 +117,18 @@ def _dies_early(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.lr_schedule_wrong.dies_early", peak=max(rates), step=alive + 1, steps=steps[-1])
             return Outcome("warn", observed, where={"step": alive + 1})
     return None
+
+
+def _starts_at_zero(run: Run, signals: Signals) -> Outcome | None:
+    """The rate of the only optimizer is exactly 0 in each of the first steps: a warm-up that rounds down to 0."""
+    known = process_series(run, signals, "lr")
+    steps, rates = finite_points(known[0]) if len(known) == 1 else ([], [])
+    idle = next((n for n, rate in enumerate(rates) if rate), 0)
+    if idle < _IDLE_STEPS:
+        return None
+    observed = message("health.lr_schedule_wrong.starts_at_zero", last=steps[idle - 1], steps=steps[-1])
+    advice = message("health.lr_schedule_wrong.begin_above_zero")
+    return Outcome("warn", observed, where={"step": steps[0]}, advice=advice)
 
 
 def _rises_to_end(run: Run, signals: Signals) -> Outcome | None:
