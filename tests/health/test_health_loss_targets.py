@@ -160,3 +160,8 @@ def test_class_numbers_as_values(rows_of, make_run, make_series, target, name, v
     signals = {**loss(fn="mse_loss", unit_range=0.1), "batches": batches}
     rows = rows_of(make_run(make_series(name, [0.2, 0.3, 0.3], "text"), signals=signals))
     assert (rows["regression_loss_for_classes"].verdict if "regression_loss_for_classes" in rows else None) == verdict
+
+
+def test_a_loss_without_a_lowest_value_gets_advice_about_its_formula(ask, make_series):
+    found = ask("loss_diverging", make_series("loss", [0.4 - 0.1 * i**2 for i in range(200)]))
+    assert found.verdict == "fail" and "sign of each term" in found.advice
