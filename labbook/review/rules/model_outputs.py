@@ -219,6 +219,10 @@ def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"code": ast.unparse(call)})
 
 
+_OPPOSITE = re.compile(r"backward|inver|revers|undo|transpose|swap", re.IGNORECASE)
+"""Functions that exchange two arguments on purpose, as the backward of a scatter, which gathers."""
+
+
 @warning(
     "arguments_swapped",
     "Rice et al. 2017, Detecting argument selection defects: names of arguments and of parameters",
@@ -232,6 +236,9 @@ def arguments_exchanged(code: Code, source: Source) -> Iterator[Hit]:
         pairs = zip(names, given, strict=False)
         places = [at for at, (name, its) in enumerate(pairs) if len(name) > 1 and its in names and its != name]
         if len(places) != 2 or [names[at] for at in places] != [given[at] for at in reversed(places)]:
+            continue
+        function = source.function(node)
+        if function is not None and _OPPOSITE.search(function.name):
             continue
         scope = next((one for one in source.parents_of(node) if isinstance(one, (*LOOPS, *SCOPES))), source.tree)
         callee, right = ast.unparse(node.func), [names[at] for at in places]

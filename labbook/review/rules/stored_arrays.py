@@ -1,16 +1,16 @@
-"""Rules about arrays in lists: changed in place afterwards, windows of a series with the value to be predicted."""
+"""Rules about arrays in lists that are changed in place, and windows and columns that contain what is predicted."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
-from labbook.review.call_syntax import is_call
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import number, signed_terms
-from labbook.review.names import LOOPS, dotted_target, of_type, returned_values, walk
+from labbook.review.names import LOOPS, dotted_target, member_key, of_type, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -18,6 +18,7 @@ _ARRAYS = ("numpy.", "torch.", "paddle.")
 _MADE = frozenset({"zeros", "ones", "empty", "full", "array", "tensor", "to_tensor", "zeros_like", "arange", "randn"})
 _IN_PLACE = frozenset({"fill", "fill_", "zero_", "copy_", "add_", "sub_", "mul_", "set_value"})
 _TARGET = re.compile(r"(?:self\.)?(?:\w+_)?(?:y|ys|targets?|labels?)(?:_\w+)?(?: = |\.append\()")
+_PAST = re.compile(r"(?:^|_)(?:lag|lagged|prev|previous|past)(?:$|_|\d)", re.IGNORECASE)
 _DEPTH = 3
 
 
@@ -117,3 +118,39 @@ def _is_inside(value: ast.Subscript, window: ast.Subscript) -> bool:
             terms[ast.unparse(term) if number(term) is None else ""] += sign * int(number(term) or 1)
     begins = start in {ast.unparse(term) for _, term in signed_terms(value.slice)}
     return begins and terms.pop("", 0) == 1 and not any(terms.values())
+
+
+@warning("target_in_inputs", "pandas.DataFrame.shift: a negative period takes the value of a later row", row="data")
+def column_looks_ahead(code: Code, source: Source) -> Iterator[Hit]:
+    """A column named as a lag has later values, or a feature is a centred mean of the column to be predicted."""
+    for node in of_type(source.nodes, ast.Assign):
+        column = node.targets[0].slice if isinstance(node.targets[0], ast.Subscript) else None
+        name = "".join(str(one.value) for one in of_type(ast.walk(column), ast.Constant)) if column is not None else ""
+        calls = list(of_type(ast.walk(node.value), ast.Call)) if name else []
+        later = any(is_call(one, "shift") and _is_negative(one) for one in calls)
+        centred = any(is_call(one, "rolling") and _is_centred(one) for one in calls)
+        read = {str(key) for one in of_type(ast.walk(node.value), ast.Subscript) if (key := member_key(one))}
+        if (later and _PAST.search(name)) or (centred and _is_feature_of(source, name, read)):
+            yield Hit(node, {"column": name, "code": ast.unparse(node.value)})
+
+
+def _is_negative(call: ast.Call) -> bool:
+    periods = argument(call, 0, "periods")
+    return isinstance(periods, ast.UnaryOp) and isinstance(periods.op, ast.USub)
+
+
+def _is_centred(call: ast.Call) -> bool:
+    center = argument(call, None, "center")
+    return isinstance(center, ast.Constant) and center.value is True
+
+
+def _is_feature_of(source: Source, name: str, columns: Set[str]) -> bool:
+    """Whether a column is in a list of names that lacks one of these columns, which is read by itself elsewhere."""
+    lists = [[getattr(item, "value", "") for item in one.elts] for one in of_type(source.nodes, ast.List)]
+    reads = (one for one in of_type(source.nodes, ast.Subscript) if isinstance(one.ctx, ast.Load))
+    targets = columns & {str(member_key(one)) for one in reads if not _gives_column(source.statement(one))}
+    return any(name in names and targets - set(names) for names in lists)
+
+
+def _gives_column(statement: ast.stmt | None) -> bool:
+    return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript)
