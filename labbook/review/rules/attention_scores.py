@@ -90,7 +90,8 @@ def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
 def mask_after_softmax(code: Code, source: Source) -> Iterator[Hit]:
     """A mask sets weights of an attention to 0 after the softmax: the others do not add up to 1, and depend on them."""
     for call, function, steps in attentions(source):
-        if any(_FAR_BELOW.search(ast.unparse(step)) or any(map(_hides_by_zero, ast.walk(step))) for step in steps):
+        hidden = (is_call(one, *_FILLS) or _is_masked(one) for step in steps for one in ast.walk(step))
+        if any(_FAR_BELOW.search(ast.unparse(step)) for step in steps) or any(hidden):
             continue
         later = [one for one in ast.walk(function) if getattr(one, "lineno", 0) >= call.lineno]
         masked = next((one for one in later if _hides_by_zero(one) and _is_weights(source, call, one)), None)

@@ -174,7 +174,9 @@ def unread_buffer(code: Code, source: Source) -> Iterator[Hit]:
         cls, name = source.class_of(call), getattr(call.args[0], "value", None)
         if cls is None or not isinstance(name, str) or not _HIDES_OR_ORDERS.search(name) or code.loaded.get(name):
             continue
-        if code.is_module(source, cls):
+        # A model that makes its mask in the forward keeps the buffer for old checkpoints.
+        made = [one for one in of_type(ast.walk(cls), ast.Name) if one.id == name]
+        if code.is_module(source, cls) and {source.function(one) for one in made} <= {source.function(call)}:
             yield Hit(call, {"name": name, "model": cls.name})
 
 

@@ -241,8 +241,9 @@ def arguments_exchanged(code: Code, source: Source) -> Iterator[Hit]:
         if function is not None and _OPPOSITE.search(function.name):
             continue
         scope = next((one for one in source.parents_of(node) if isinstance(one, (*LOOPS, *SCOPES))), source.tree)
-        callee, right = ast.unparse(node.func), [names[at] for at in places]
-        others = (one for one in ast.walk(scope) if isinstance(one, ast.Call) and ast.unparse(one.func) == callee)
+        right = [names[at] for at in places]
+        # A decoder is given the sizes of its encoder at each other's place.
+        others = of_type(ast.walk(scope), ast.Call)
         in_order = (
             [last_name(without_form(one.args[at])) for at in places] for one in others if len(one.args) > places[1]
         )

@@ -307,7 +307,10 @@ def _sorting_orders(node: ast.AST) -> list[str]:
     if call is not None and last_name(call.func) == "sort" and isinstance(target, ast.Tuple) and len(target.elts) == 2:
         return [dotted_target(target.elts[1])]
     by_index = (
-        call is not None and last_name(call.func) == "sorted" and "range" in map(last_name, ast.walk(call.args[0]))
+        call is not None
+        and last_name(call.func) == "sorted"
+        and call.args
+        and "range" in map(last_name, ast.walk(call.args[0]))
     )
     is_order = call is not None and (by_index or last_name(call.func) == "argsort")
     return [dotted_target(target)] if is_order and target is not None else []
