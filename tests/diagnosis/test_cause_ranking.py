@@ -223,7 +223,13 @@ def test_a_message_whose_end_is_cut_off_is_known_by_its_beginning(message, sympt
     assert found.symptom == symptom
 
 
-@pytest.mark.parametrize("message", ["Attempting to", "expected", "one of the variables has a long name"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        *("Attempting to", "expected", "one of the variables has a long name"),
+        "The new folds come with your PyTorch installation.",  # a whole sentence: nothing is cut off
+    ],
+)
 def test_a_beginning_that_many_messages_share_names_nothing(message):
     assert diagnose(Evidence(exceptions=(error(message),), framework="torch"), MATCHER).primary is None
 

@@ -19,7 +19,8 @@ _HALF = _MOST_LETTERS // 2
 _WHOLE = re.compile(r"\[Errno \d+\] [^:]+$")
 """An error of the system without a file name: it has no further part that may be cut off."""
 
-_CUT_SIGNS = re.compile(r"[\s.…'\"`*)\]]+$")
+_CUT_SIGNS = re.compile(r"(?:\.{2,}|[\s…'\"`*)\]])+$")
+"""What a reader puts where a message breaks off; one full stop ends a whole sentence."""
 _SPEAKS_ALONE = 24
 """A pattern with a class needs so many characters to match a message without a class: `'model'` may be any word."""
 
