@@ -10,6 +10,7 @@ from labbook.frozen import dataclass
 from labbook.health.evidence.measurements import finite_points
 from labbook.health.evidence.training_batches import training_loaders
 from labbook.health.evidence.training_kind import training_losses
+from labbook.health.evidence.trend_tests import median
 from labbook.model.metric_kinds import QUANTITIES, SPLITS, MetricKind, metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.series import Series
@@ -39,6 +40,12 @@ class HeldOutMetric:
     name: str
     kind: MetricKind
     values: list[float]
+
+    @property
+    def ends_better(self) -> bool:
+        """Whether the last third of the values is better than the first one."""
+        end, begin = median(self.values[-max(1, len(self.values) // 3) :]), self.values[0]
+        return end > begin if self.kind.direction == "max" else end < begin
 
 
 def held_out_metrics(run: Run) -> Iterator[HeldOutMetric]:

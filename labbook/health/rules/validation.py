@@ -191,8 +191,11 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
     trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and _is_single_classifier(signals)
     if isinstance(loss, Message) or not trained or not _guesses(run, signals, loss):
         return None
-    best = max(validation_accuracies(run, signals)[-3:])
-    return Outcome("warn", message("health.below_trivial_baseline.guessing", accuracy=best, classes=loss.classes))
+    accuracies = validation_accuracies(run, signals)
+    if len(accuracies) < _FEWEST and median(loss.values[-20:]) > 0.9 * math.log(loss.classes):
+        return None
+    facts = {"accuracy": max(accuracies[-3:]), "classes": loss.classes}
+    return Outcome("warn", message("health.below_trivial_baseline.guessing", **facts))
 
 
 def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
@@ -243,7 +246,7 @@ def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
     metrics = [metric for metric in held_out_metrics(run) if len(metric.values) >= _FEWEST]
     for metric in metrics:
         beside = [other for other in metrics if other.kind.split == metric.kind.split and other.kind.quantity != "loss"]
-        if not _has_collapsed(metric) or any(_becomes_better(other) for other in beside):
+        if not _has_collapsed(metric) or any(other.ends_better for other in beside):
             continue
         if is_measured_during_training(metric, run, signals):
             best = max(metric.values) if metric.kind.direction == "max" else min(metric.values)
@@ -267,11 +270,6 @@ def _has_collapsed(metric: HeldOutMetric) -> bool:
     if quantity not in _SHARES or is_plain or max(last) > min(0.5 * max(values), max(values) - 0.1):
         return False
     return mann_kendall(values).falling < 0.05
-
-
-def _becomes_better(metric: HeldOutMetric) -> bool:
-    end, begin = median(metric.values[-(len(metric.values) // 3) :]), metric.values[0]
-    return end > begin if metric.kind.direction == "max" else end < begin
 
 
 def _steadily_falling_loss(run: Run, signals: Signals, share: float) -> TrainingLoss | None:
