@@ -9,7 +9,7 @@ ACCURACY, LOW = [0.97, 0.7, 0.4, 0.2, 0.1, 0.05], [0.38, 0.12, 0.0, 0.0, 0.0, 0.
 
 def judge(ask, make_series, check, metrics, loss=FALLING, phases=6, **fields):
     told = {"fn": "cross_entropy", "training": True, "calls": len(loss), "classes": 10, "step": 1, "observed": 20}
-    seen = [{"begin_step": 30 * i, "samples": 300, "batches": 3, "phases": i + 1} for i in range(phases)]
+    seen = [{"end_step": 30 * i, "samples": 300, "batches": 3, "phases": i + 1} for i in range(phases)]
     signals = {"losses": (told,), "evaluations": tuple(seen), "loop": {"steps": len(loss)}, **fields}
     logged = [make_series(name, values, "text") for name, values in metrics.items()]
     found = ask(check, make_series("loss", loss), *logged, signals=signals)
@@ -47,6 +47,7 @@ def test_a_metric_that_collapses_is_a_finding(ask, make_series, metrics):
         ({"val_mse": [9.0, 2e-5, 1e-5, 3e-5, 4e-5, 5e-5]}, {}),  # noise near 0
         ({"best_acc": ACCURACY, "train_acc": ACCURACY, "reward": ACCURACY}, {}),
         ({"accuracy": ACCURACY}, {"phases": 1}),  # attacks on the trained model
+        ({"accuracy": ACCURACY}, {"evaluations": ({"end_step": 200, "phases": 6},) * 6}),  # the same, phase by phase
         ({"val_acc": ACCURACY}, {"loss": LEAPING}),  # pruned, or another task
         ({"val_acc": ACCURACY}, {"loss": FALLING[::-1]}),  # data that get harder
     ],
@@ -98,6 +99,7 @@ def test_a_model_without_validation_phases_is_judged_by_the_loss_beside(ask, mak
         ("val_acc", [0.09, 0.1, 0.11, 0.09, 0.1, 0.1], "warn"),
         ("acc", [0.09, 0.1, 0.11, 0.09, 0.1, 0.1], "warn"),
         ("acc", [0.09, 0.1, 0.1], "not observed"),  # not one value for each validation
+        ("val_acc_old", [0.09, 0.1, 0.11, 0.09, 0.1, 0.1], "not observed"),  # an earlier task
         ("train_acc", [0.09, 0.1, 0.11, 0.09, 0.1, 0.1], "not observed"),
         ("val_acc", [0.09, 0.1, 0.11, 0.15, 0.18, 0.2], "not observed"),
     ],
@@ -107,3 +109,13 @@ def test_an_accuracy_as_by_guessing_where_labels_are_not_known(ask, make_series,
     shapes = {"input": {"shape": [16, 10]}, "target": {"shape": [16]}}
     fields = {"losses": ({**loss, **shapes},), "batches": ({"phase": "train", "samples": 16},)}
     assert judge(ask, make_series, "below_trivial_baseline", {name: values}, **fields) == verdict
+
+
+@pytest.mark.parametrize(
+    ("zeros", "end", "verdict"), [(0.97, 0.13, "not observed"), (0.97, 0.05, "warn"), (0.85, 0.15, "warn")]
+)
+def test_f1_of_0_is_trivial_where_the_loss_beats_the_entropy_of_the_labels(ask, make_series, zeros, end, verdict):
+    loss = [0.7 * (end / 0.7) ** (i / 180) for i in range(200)]
+    binary = {"fn": "bce_with_logits", "training": True, "calls": 200, "step": 1, "observed": 20}
+    fields = {"losses": ({**binary, "target": {"min": 0.0, "max": 1.0, "zero": zeros}},)}
+    assert judge(ask, make_series, "below_trivial_baseline", {"val_f1": [0.0] * 6}, loss, **fields) == verdict

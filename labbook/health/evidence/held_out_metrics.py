@@ -10,7 +10,7 @@ from labbook.frozen import dataclass
 from labbook.health.evidence.measurements import finite_points
 from labbook.health.evidence.training_batches import training_loaders
 from labbook.health.evidence.training_kind import training_losses
-from labbook.health.evidence.trend_tests import median
+from labbook.health.evidence.trend_tests import mann_kendall, median
 from labbook.model.metric_kinds import QUANTITIES, SPLITS, MetricKind, metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.series import Series
@@ -22,6 +22,12 @@ _MEASURES = {"mse_loss": "mse", "l1_loss": "mae", "nll_loss": "nll"}
 _MEANS = frozenset({"mean", "m", "avg", "average", "macro", "micro", "weighted", "overall", "score", "rate"})
 _CUT_OFF = ("precision and recall", "average precision")
 """Quantities of which a number behind the word is a cut-off: `hits10`, `ap50`."""
+
+_SHARES = (
+    *("overlap", "accuracy", "f1", "area under curve", "precision and recall", "average precision"),
+    *("text overlap", "correlation", "agreement of clusters"),
+)
+_RISING_IF_WORSE = ("error", "perplexity")
 
 _NUMBERED = re.compile(r"(?<![A-Za-z0-9@])\d")
 """A number of a class, task or layer, as in `iou_3`; that of `recall@10` is a cut-off."""
@@ -64,14 +70,30 @@ def _is_of_whole_model(name: str, kind: MetricKind) -> bool:
     return not _NUMBERED.search(name) and all(word in known for word in bare)
 
 
+def has_collapsed(metric: HeldOutMetric) -> bool:
+    """Whether the last third of the values is far below the best one, and the values fall (Mann-Kendall p < 0.05).
+
+    That is under half of it and by at least 0.1; of an error or a perplexity over twice it and over half of the first.
+    """
+    values, quantity = metric.values, metric.kind.quantity
+    last = values[-(len(values) // 3) :]
+    if quantity in _RISING_IF_WORSE:
+        return min(last) > max(2 * min(values), 0.5 * values[0]) and mann_kendall(values).rising < 0.05
+    is_plain = quantity == "precision and recall" and not any(character.isdigit() for character in metric.name)
+    if quantity not in _SHARES or is_plain or max(last) > min(0.5 * max(values), max(values) - 0.1):
+        return False
+    return mann_kendall(values).falling < 0.05
+
+
 def is_measured_during_training(metric: HeldOutMetric, run: Run, signals: Signals) -> bool:
     """Whether training went on between the values, as the validation phases show.
 
     Where none was seen, as of a model that is evaluated by its weights, a falling loss that is logged as often counts.
     """
-    phases = max((phase.get("phases", 0) for phase in signals.evaluations), default=0)
     if signals.evaluations:
-        return max(phases, len(signals.evaluations)) >= len(metric.values) - 1
+        steps = {phase.get("end_step", 0) for phase in signals.evaluations}
+        left_out = max(phase.get("phases", 0) for phase in signals.evaluations) - len(signals.evaluations)
+        return len(steps) + max(0, left_out) >= len(metric.values) - 1
     losses = [s for s in (*run.series, *run.printed) if s.source != "probe" and metric_kind(s.name).quantity == "loss"]
     return any(
         metric_kind(s.name).is_training and abs(len(s.values) - len(metric.values)) <= 1 and s.values[-1] < s.values[0]
@@ -110,7 +132,8 @@ def validation_accuracies(run: Run, signals: Signals) -> list[float]:
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
     if seen:
         return seen
-    named = [s for s in run.series if s.source != "probe" and "acc" in s.name.lower()]
+    kinds = [(s, metric_kind(s.name)) for s in run.series if s.source != "probe"]
+    named = [s for s, kind in kinds if kind.quantity == "accuracy" and _is_of_whole_model(s.name, kind)]
     whole = [s for s in named if not metric_kind(s.name).split and len(s.values) == len(signals.evaluations)]
     logged = [s for s in named if is_held_out(s.name)] or whole
     return as_shares([v for v in logged[0].values if math.isfinite(v)]) if logged else []

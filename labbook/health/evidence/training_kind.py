@@ -88,6 +88,17 @@ def has_fallen(run: Run, signals: Signals, share: float) -> bool:
     return not isinstance(loss, Message) and median(loss.values[-20:]) < share * median(loss.values[:3])
 
 
+def beats_label_shares(loss: TrainingLoss) -> bool:
+    """Whether a loss ends lower than a model reaches that knows only how frequent each label is.
+
+    Source: chosen by us; below half of the entropy of binary labels, else below a fifth of the beginning.
+    """
+    end, zero = median(loss.values[-20:]), loss.function.get("target", {}).get("zero") or 0.0
+    if loss.function.get("fn") in BINARY and not loss.function.get("weight") and 0 < zero < 1:
+        return end < -0.5 * (zero * math.log(zero) + (1 - zero) * math.log1p(-zero))
+    return end < 0.2 * median(loss.values[:3])
+
+
 def _imported_kind(run: Run) -> Message | None:
     """Why the loss of an imported run does not have to fall, as the names of its series show; else `None`."""
     kinds = [metric_kind(series.name) for series in run.series]

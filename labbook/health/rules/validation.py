@@ -9,6 +9,7 @@ from itertools import accumulate
 from labbook.health.evidence.held_out_metrics import (
     HeldOutMetric,
     as_shares,
+    has_collapsed,
     held_out_metrics,
     is_held_out,
     is_measured_during_training,
@@ -18,7 +19,14 @@ from labbook.health.evidence.held_out_metrics import (
 )
 from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import missing_reason, process_series, too_few_data, unobserved
-from labbook.health.evidence.training_kind import CLASSIFIERS, TrainingLoss, has_fallen, training_loss, training_losses
+from labbook.health.evidence.training_kind import (
+    CLASSIFIERS,
+    TrainingLoss,
+    beats_label_shares,
+    has_fallen,
+    training_loss,
+    training_losses,
+)
 from labbook.health.evidence.trend_tests import binomial_at_least, blocks, mann_kendall, median, theil_sen
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -33,14 +41,8 @@ _FEWEST = 5
 
 _FEWEST_STEPS = 100
 _STILL = 2e-3
-_FITTED = 0.2
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
-_SHARES = (
-    *("overlap", "accuracy", "f1", "area under curve", "precision and recall", "average precision"),
-    *("text overlap", "correlation", "agreement of clusters"),
-)
 _DISTANCES = frozenset({"mse", "mae", "rmse"})
-_RISING_IF_WORSE = ("error", "perplexity")
 _MANY = 10_000
 _FEW = 20
 _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
@@ -194,8 +196,8 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
     accuracies = validation_accuracies(run, signals)
     if len(accuracies) < _FEWEST and median(loss.values[-20:]) > 0.9 * math.log(loss.classes):
         return None
-    facts = {"accuracy": max(accuracies[-3:]), "classes": loss.classes}
-    return Outcome("warn", message("health.below_trivial_baseline.guessing", **facts))
+    observed = message("health.below_trivial_baseline.guessing", accuracy=max(accuracies[-3:]), classes=loss.classes)
+    return Outcome("warn", observed)
 
 
 def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
@@ -203,27 +205,27 @@ def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
     for metric in held_out_metrics(run):
         if loss is None or len(metric.values) < _FEWEST:
             continue
-        key = _trivial_values(metric, loss.values, signals)
+        key = _trivial_values(metric, loss, signals)
         if key and is_measured_during_training(metric, run, signals):
             facts = {"name": metric.name, "times": len(metric.values) - 1, "last": metric.values[-1]}
             return Outcome("warn", message(key, **facts, **_loss_facts(loss)))
     return None
 
 
-def _trivial_values(metric: HeldOutMetric, loss: Sequence[float], signals: Signals) -> str:
+def _trivial_values(metric: HeldOutMetric, loss: TrainingLoss, signals: Signals) -> str:
     """Returns the key of the sentence on values of a metric that are trivial, or "".
 
-    zero: a score of found items is 0 in all values after the first, although the training loss falls to a fifth.
+    zero: a score of found items is 0 in all values after the first, although the loss is too low for that.
     negative: R2 is negative, and does not rise. still: a distance hardly moves, or an accuracy of at most 0.6 over
     100 samples is the same in all values, although the training loss falls by another third after the first of them.
     """
     values, quantity = metric.values, metric.kind.quantity
     if quantity in _ZERO_WITHOUT_ITEMS and not any(values[1:]):
-        return "health.below_trivial_baseline.zero" if median(loss[-20:]) < _FITTED * median(loss[:3]) else ""
+        return "health.below_trivial_baseline.zero" if beats_label_shares(loss) else ""
     if "r2" in name_words(metric.name):
         is_worse = max(values[1:]) < 0 and mann_kendall(values).rising > 0.2
         return "health.below_trivial_baseline.negative" if is_worse else ""
-    parts = blocks(loss, len(values))
+    parts = blocks(loss.values, len(values))
     if parts[-1] > 0.67 * parts[1]:
         return ""
     is_same = quantity == "accuracy" and len(set(values)) == 1 and values[0] <= 0.6 and _samples(signals) >= 100
@@ -237,7 +239,7 @@ def _trivial_values(metric: HeldOutMetric, loss: Sequence[float], signals: Signa
 def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
     """Whether a held-out metric becomes far worse than it was, and stays there, while the training loss falls.
 
-    Source: chosen by us (tier 2): at least 5 values that fall as `_has_collapsed` says, and no other metric of the same
+    Source: chosen by us (tier 2): at least 5 values that fall as `has_collapsed` says, and no other metric of the same
     data becomes better. Plain precision and recall, of which any threshold exchanges one for the other, are left out.
     """
     loss = _steadily_falling_loss(run, signals, 0.9)
@@ -246,7 +248,7 @@ def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
     metrics = [metric for metric in held_out_metrics(run) if len(metric.values) >= _FEWEST]
     for metric in metrics:
         beside = [other for other in metrics if other.kind.split == metric.kind.split and other.kind.quantity != "loss"]
-        if not _has_collapsed(metric) or any(other.ends_better for other in beside):
+        if not has_collapsed(metric) or any(other.ends_better for other in beside):
             continue
         if is_measured_during_training(metric, run, signals):
             best = max(metric.values) if metric.kind.direction == "max" else min(metric.values)
@@ -255,21 +257,6 @@ def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.metric_collapsed.fell", **facts, number=number, **_loss_facts(loss))
             return Outcome("warn", observed)
     return None
-
-
-def _has_collapsed(metric: HeldOutMetric) -> bool:
-    """Whether the last third of the values is far below the best one, and the values fall (Mann-Kendall p < 0.05).
-
-    That is under half of it and by at least 0.1; of an error or a perplexity over twice it and over half of the first.
-    """
-    values, quantity = metric.values, metric.kind.quantity
-    last = values[-(len(values) // 3) :]
-    if quantity in _RISING_IF_WORSE:
-        return min(last) > max(2 * min(values), 0.5 * values[0]) and mann_kendall(values).rising < 0.05
-    is_plain = quantity == "precision and recall" and not any(character.isdigit() for character in metric.name)
-    if quantity not in _SHARES or is_plain or max(last) > min(0.5 * max(values), max(values) - 0.1):
-        return False
-    return mann_kendall(values).falling < 0.05
 
 
 def _steadily_falling_loss(run: Run, signals: Signals, share: float) -> TrainingLoss | None:
