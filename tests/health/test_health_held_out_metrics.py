@@ -22,6 +22,7 @@ def judge(ask, make_series, check, metrics, loss=FALLING, phases=6, **fields):
         {"val_acc": ACCURACY},
         {"val_acc": [100 * value for value in ACCURACY], "train_acc": [0.3, 0.5, 0.7, 0.8, 0.9, 1.0]},
         {"iou": LOW},
+        {"val_auc": [0.9, 0.8, 0.6, 0.55, 0.52, 0.5]},
         {"recall@10": [0.25, 0.2, 0.1, 0.03, 0.02, 0.02], "val_loss": [0.7, 0.6, 0.5, 0.4, 0.3, 0.2]},
         {"val_r2": [0.8, 0.7, 0.2, -0.1, -0.4, -0.6]},
         {"val_rmse": [0.34, 0.33, 0.6, 1.1, 1.7, 1.9]},
@@ -37,7 +38,8 @@ def test_a_metric_that_collapses_is_a_finding(ask, make_series, metrics):
         ({"val_acc": ACCURACY[::-1]}, {}),
         ({"val_acc": ACCURACY[:4]}, {}),  # too few
         ({"val_acc": [0.9, 0.95, 0.2, 0.9, 0.93, 0.9]}, {}),  # came back
-        ({"val_acc": [0.9, 0.8, 0.75, 0.7, 0.65, 0.6]}, {}),  # less good
+        ({"val_acc": [0.9, 0.88, 0.85, 0.8, 0.75, 0.7]}, {}),  # less good
+        ({"val_acc": [0.63, 0.4, 0.57, 0.5, 0.43, 0.4]}, {}),  # 30 samples at chance
         ({"f1": [0.02, 0.03, 0.0, 0.01, 0.0, 0.0]}, {}),  # never learnt
         ({"val_acc_old": ACCURACY, "val_acc_new": ACCURACY[::-1]}, {}),  # tasks one after the other
         ({"recall": [1.0, 0.7, 0.4, 0.3, 0.3, 0.3], "precision": ACCURACY[::-1]}, {}),  # a moving threshold

@@ -71,18 +71,20 @@ def _is_of_whole_model(name: str, kind: MetricKind) -> bool:
 
 
 def has_collapsed(metric: HeldOutMetric) -> bool:
-    """Whether the last third of the values is far below the best one, and the values fall (Mann-Kendall p < 0.05).
+    """Whether the last third of the values is far below the best one, and the values fall.
 
-    That is under half of it and by at least 0.1; of an error or a perplexity over twice it and over half of the first.
+    That is by 0.1 and to under half of it (Mann-Kendall p < 0.05) or 0.7 of it (p < 0.025), as an accuracy of two
+    classes falls to chance; of an error or a perplexity, to over twice the least one and over half of the first.
     """
-    values, quantity = metric.values, metric.kind.quantity
-    last = values[-(len(values) // 3) :]
+    values, quantity, trend = metric.values, metric.kind.quantity, mann_kendall(metric.values)
+    last = values[-max(2, len(values) // 3) :]
     if quantity in _RISING_IF_WORSE:
-        return min(last) > max(2 * min(values), 0.5 * values[0]) and mann_kendall(values).rising < 0.05
+        return min(last) > max(2 * min(values), 0.5 * values[0]) and trend.rising < 0.05
     is_plain = quantity == "precision and recall" and not any(character.isdigit() for character in metric.name)
-    if quantity not in _SHARES or is_plain or max(last) > min(0.5 * max(values), max(values) - 0.1):
+    best, end = max(values), max(last)
+    if quantity not in _SHARES or is_plain or end > best - 0.1:
         return False
-    return mann_kendall(values).falling < 0.05
+    return (end <= 0.5 * best and trend.falling < 0.05) or (end <= 0.7 * best and trend.falling < 0.025)
 
 
 def is_measured_during_training(metric: HeldOutMetric, run: Run, signals: Signals) -> bool:
