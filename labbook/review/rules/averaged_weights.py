@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import constant, signed_terms
-from labbook.review.names import LOOPS, dotted_target, last_name, loop_of, of_type
+from labbook.review.names import LOOPS, Function, dotted_target, last_name, loop_of, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -70,23 +70,26 @@ def average_never_updated(code: Code, source: Source) -> Iterator[Hit]:
 )
 def average_updated_rarely(code: Code, source: Source) -> Iterator[Hit]:
     """An average that keeps most of itself is updated once an epoch: at the end it is mostly the first weights."""
-    for node in of_type(source.nodes, ast.Call):
-        kind = code.kind(source, node)
-        name = _update_of(kind) if kind is not None and kind.call is node and kind.definition is not None else ""
-        decay = _decay(code, kind) if kind is not None and name else None
-        for call in code.calls_in(source, name) if decay is not None and name else ():
-            loop = loop_of(source, call)
-            epochs = _epochs(code, source, loop) if isinstance(loop, ast.For) else None
-            if epochs is not None and decay**epochs > _MOSTLY_OLD and code.kind(source, receiver(call)) == kind:  # type: ignore[operator]
-                share = f"{decay**epochs:.0%}"  # type: ignore[operator]
-                yield Hit(call, {"call": ast.unparse(call), "updates": f"{epochs:.0f}", "share": share})
+    for table in code.functions.values():
+        for where, function in table:
+            decay = _decay(code, where, function) if where is source else None
+            for place, call in code.callers(where, function) if decay is not None else ():
+                loop = loop_of(place, call)
+                epochs = _epochs(code, place, loop) if isinstance(loop, ast.For) else None
+                share = decay**epochs if epochs is not None and decay is not None else 0.0
+                if share > _MOSTLY_OLD:
+                    yield Hit(call, {"call": ast.unparse(call), "updates": f"{epochs:.0f}", "share": f"{share:.0%}"})
 
 
-def _decay(code: Code, kind: Kind) -> float | None:
-    """The factor with which the method of a class multiplies its average, if it is the same at each update."""
-    source, owner = kind.definition  # type: ignore[misc]
-    moves = [one.func.value for one in of_type(ast.walk(owner), ast.Call) if _moves_average(one)]  # type: ignore[attr-defined]
-    found = {constant(code, source, one.args[0]) if one.args else None for one in moves}
+def _decay(code: Code, source: Source, function: Function) -> float | None:
+    """The factor with which a function multiplies an average of weights, if it is one number; else `None`."""
+    found = set()
+    for node in (one for loop in of_type(ast.walk(function), ast.For) for one in walk(loop.body)):
+        average, sum_ = _averaging(node)
+        terms = [_factor_of_average(term, average) for _, term in signed_terms(sum_)] if sum_ is not None else []
+        shares = [share for is_own, share in terms if is_own]
+        shares += node.func.value.args[:1] if _moves_average(node) else []  # type: ignore[attr-defined]
+        found |= {constant(code, source, share) if share is not None else None for share in shares}
     return found.pop() if len(found) == 1 else None
 
 
@@ -95,8 +98,7 @@ def _epochs(code: Code, source: Source, loop: ast.For) -> float | None:
     trains = (one for one in loop.body if isinstance(one, ast.For))
     if not any(is_call(part, "backward") for one in trains for part in ast.walk(one)):
         return None
-    is_range = is_call(loop.iter, "range") and len(loop.iter.args) == 1
-    return constant(code, source, loop.iter.args[0]) if is_range else None  # type: ignore[attr-defined]
+    return constant(code, source, loop.iter.args[-1]) if is_call(loop.iter, "range") and loop.iter.args else None
 
 
 def _update_of(kind: Kind) -> str:

@@ -180,7 +180,7 @@ def error_times_variance(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
         terms = list(signed_terms(node)) if is_sum else []  # type: ignore[arg-type]
-        plain = {(sign, dotted_target(term)) for sign, term in terms} - {(1, ""), (-1, "")}
+        plain = {(sign, ast.unparse(term)) for sign, term in terms}
         for sign, term in terms:
             factors = list(_factors(term))
             powers = [one for factor in factors for one in _exponent(code, source, factor)]
@@ -202,14 +202,18 @@ def _exponent(code: Code, source: Source, node: ast.expr) -> Iterator[tuple[int,
     power = code.made(source, node)
     if is_call(power, "exp"):
         given = power.args[0] if power.args else getattr(power.func, "value", power)
-        yield from ((sign, dotted_target(term)) for sign, term in signed_terms(given))
+        yield from ((sign, ast.unparse(term)) for sign, term in signed_terms(given))
 
 
 def _is_error(code: Code, source: Source, node: ast.expr) -> bool:
-    """Whether a factor is a square or an absolute value, also where a name was given it."""
+    """Whether a factor is a loss, a square or an absolute value, also where a name was given it."""
     made = code.made(source, node)
     is_square = isinstance(made, ast.BinOp) and isinstance(made.op, ast.Pow) and number(made.right) == 2.0
-    return is_square or is_call(made, "square", "pow", "abs", "mse_loss", "l1_loss", "smooth_l1_loss")
+    return (
+        is_square
+        or last_name(node) == "loss"
+        or is_call(made, "square", "pow", "abs", "mse_loss", "l1_loss", "smooth_l1_loss")
+    )
 
 
 @warning("loss_formula_wrong", "torch.nn.functional.kl_div: input, then target; the same in paddle", row="loop-bug")

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, calls_of, is_call, receiver
+from labbook.review.call_syntax import argument, calls_of, is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import constant, names_in, number, signed_terms, without_form
-from labbook.review.names import assigns, dotted_target, last_name, member_key, named_values, of_type, walk
+from labbook.review.expressions import names_in, number, signed_terms, without_form
+from labbook.review.names import assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.rules.model_classes import input_and_axis
@@ -29,7 +29,6 @@ _ERRORS = frozenset({
 _ORDERED = METRICS - {"accuracy_score", "f1_score", "cohen_kappa_score", "mean_absolute_error", "mean_squared_error",
                        "root_mean_squared_error"}  # fmt: skip
 """Metrics that change if labels and predictions change places."""
-_CURVES = ("roc_auc_score", "average_precision_score", "roc_curve", "precision_recall_curve")
 _PREDICTED = re.compile(r"(?:^|_)(?:preds?|predicted|predictions?|scores?|probs?|outputs?|y_hat)(?:$|_)")
 _GIVEN = re.compile(r"(?:^|_)(?:true|targets?|labels?|gt|truth)(?:$|_)|^y_(?:test|val|valid)$")
 _RATES = {
@@ -58,74 +57,6 @@ def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
         end = last_operation(code, source, node.left)
         if end in ("linear", "conv"):
             yield Hit(node, {"compared": ast.unparse(node)})
-
-
-@warning("metric_of_wrong_values", "torchvision references: a sample counts once if it is among the k", row="loop-bug")
-def hits_over_k(code: Code, source: Source) -> Iterator[Hit]:
-    """A top-k accuracy is the mean over all k predictions of a sample, so that it is at most 1 / k."""
-    for call in code.calls_in(source, "mean"):
-        given = call.args[0] if source.dotted(call.func) and call.args else receiver(call)
-        test = code.made(source, without_form(given)) if given is not None else None
-        test = without_form(test) if test is not None else None
-        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq) or call.keywords:
-            continue
-        counts = [k for side in (test.left, test.comparators[0]) if (k := _count_of_topk(code, source, side))]
-        if len(counts) == 1 and counts[0] > 1 and "precision" not in ast.unparse(source.function(call) or test):
-            yield Hit(call, {"code": ast.unparse(call), "k": f"{counts[0]:.0f}"})
-
-
-def _count_of_topk(code: Code, source: Source, node: ast.expr) -> float | None:
-    """The k of the indices that `topk` returns, through names; `None` for anything else."""
-    made = code.made(source, without_form(node))
-    if made is None:
-        scope = source.function(node) or source.tree
-        pairs = (one for one in of_type(walk(scope.body), ast.Assign) if isinstance(one.targets[0], ast.Tuple))
-        names = {dotted_target(one.targets[0].elts[-1]): one.value for one in pairs}  # type: ignore[attr-defined]
-        made = names.get(dotted_target(without_form(node)))
-    elif member_key(made) in ("indices", 1):
-        made = made.value  # type: ignore[attr-defined]
-    k = argument(made, 1 if source.dotted(made.func) else 0, "k") if is_call(made, "topk") else None
-    return constant(code, source, k) if k is not None else None
-
-
-@warning(
-    "metric_of_wrong_values",
-    "sklearn.metrics.roc_auc_score: y_score are probabilities or decision values",
-    row="loop-bug",
-)
-def curve_of_classes(code: Code, source: Source) -> Iterator[Hit]:
-    """The area under a curve is computed of predicted classes: it has one threshold instead of all."""
-    for node in of_type(source.nodes, ast.Call):
-        scores = argument(node, 1, "y_score") if last_name(node.func) in _CURVES else None
-        given = list(_values(code, source, scores)) if scores is not None else []
-        if given and all(map(_is_class, given)):
-            yield Hit(node, {"metric": last_name(node.func), "scores": ast.unparse(given[0])})
-
-
-def _values(code: Code, source: Source, node: ast.expr) -> Iterator[ast.expr]:
-    """Yield what a value is a form of: through names, conversions, and the items that a list is given."""
-    node = node if _is_class(node) else _without_calls(node)
-    if is_call(node, "cat", "concat", "concatenate", "array", "stack", "vstack", "hstack") and node.args:
-        yield from _values(code, source, node.args[0])
-        return
-    made = code.made(source, node) if dotted_target(node) else None
-    if made is not None and not isinstance(made, ast.List):
-        yield from _values(code, source, made)
-    elif dotted_target(node):
-        scope = source.function(node) or source.tree
-        for call in calls_of(walk(scope.body), "append", "extend"):
-            if dotted_target(receiver(call) or call) == dotted_target(node) and len(call.args) == 1:
-                yield from _values(code, source, call.args[0])
-    else:
-        yield node
-
-
-def _is_class(node: ast.expr) -> bool:
-    """Whether a value is a class, perhaps converted: `argmax`, `round`, or a comparison with a threshold."""
-    if is_call(node, "argmax", "round"):
-        return True
-    inner = _without_calls(node)
-    return isinstance(inner, ast.Compare) and isinstance(inner.ops[0], (ast.Gt, ast.GtE))
 
 
 @warning("metric_of_wrong_values", "torch.argmax: the axis of the classes is 1; the same in paddle", row="loop-bug")

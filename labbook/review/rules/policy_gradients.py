@@ -9,7 +9,17 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import AS_IS, JOINING, constant, signed_terms, without_form
-from labbook.review.names import LOOPS, Function, assigned_value, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import (
+    LOOPS,
+    Function,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    of_type,
+    parameters,
+    walk,
+)
 from labbook.review.output_activation import last_operation
 from labbook.review.rules.minimised_terms import minimised_losses
 from labbook.review.source_file import Source
@@ -18,6 +28,7 @@ from labbook.review.violation import Hit, warning
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
 _GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
+_COEFFICIENT = re.compile(r"(?:^|_)(?:beta|coefs?|coeffs?|coefficient|weight)(?:$|_)", re.IGNORECASE)
 _SHORT = 4
 """Names with fewer letters say nothing: `g`, `adv` does. Source: chosen by us."""
 _CHANCE, _REWARD, _GRADIENT, _ENTROPY = "log-probability", "reward", "policy gradient", "entropy"
@@ -110,6 +121,8 @@ def _meanings_of_product(
     """Yield what a product is: log-probability times reward, a positive number times a meaning; "" if unknown."""
     for one, other in ((node.left, node.right), (node.right, node.left)):
         factor = constant(code, source, one)
+        if factor is None and _COEFFICIENT.search(last_name(one)):
+            factor = 1.0
         if factor is not None and factor > 0:
             yield from _meanings(code, source, other, sign, seen)
             return
@@ -132,6 +145,9 @@ def _meanings_of_name(
     if (scope, target) in seen:
         return
     seen = seen | {(scope, target)}
+    if isinstance(scope, ast.FunctionDef) and target in parameters(scope):
+        for where, other in code.arguments(source, scope, target):
+            yield from _meanings(code, where, other, sign, seen)
     for node in walk(scope.body, of_object):
         value, its = None, sign
         if isinstance(node, ast.AugAssign) and dotted_target(node.target) == target:

@@ -34,12 +34,12 @@ def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
         if owner is None or loop is None or source.function(loop) is not function or not code.is_module(source, owner):
             continue
         states = [dotted_target(one) for one in _elements(call.args[1])] if len(call.args) > 1 else []
+        kind = code.kind(source, call.func)
+        if not states and kind is not None and kind.name.endswith("Cell") and dotted_target(call.func):
+            yield Hit(call, {"call": ast.unparse(call), "state": "None"})
         if not all(states) or not _is_step(code, source, call) or not _follows(code, source, node, loop):
             continue
-        kind = code.kind(source, call.func)
-        if not states and kind is not None and kind.name.endswith("Cell"):
-            yield Hit(call, {"call": ast.unparse(call), "state": "None"})
-        elif states and not any(_is_carried(loop, node, state) for state in states):
+        if states and not any(_is_carried(loop, node, state) for state in states):
             yield Hit(call, {"call": ast.unparse(call), "state": states[0]})
 
 

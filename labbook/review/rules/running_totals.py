@@ -1,4 +1,4 @@
-"""Rules about totals over batches: overwritten instead of added up, divided by another length, metrics never reset."""
+"""Rules about totals over batches and lists of predictions: overwritten, never reset, of classes instead of scores."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
-from labbook.review.expressions import number
-from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, loop_of, of_type, walk
+from labbook.review.expressions import AS_IS, constant, number, without_form
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, loop_of, member_key, of_type, walk
 from labbook.review.rules.data_pipeline import find_loader
 from labbook.review.rules.metric_values import METRICS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
+_CURVES = ("roc_auc_score", "average_precision_score", "roc_curve", "precision_recall_curve")
+_JOINING = ("cat", "concat", "concatenate", "array", "stack", "vstack", "hstack")
+_CONVERSIONS = AS_IS | {"cpu", "numpy", "tolist", "item", "int", "long", "ravel", "contiguous"}
 _METRICS = re.compile(r"^(?:paddle\.metric|torchmetrics(?:\.\w+)*)\.[A-Z]\w+$")
 
 
@@ -118,12 +121,29 @@ def _division(node: ast.AST) -> tuple[str, ast.Call | None]:
 def predictions_pile_up(code: Code, source: Source) -> Iterator[Hit]:
     """A metric in a loop over epochs gets lists that are filled in each epoch, and are made before the loop."""
     for call in of_type(source.nodes, ast.Call):
-        names = [dotted_target(one) for one in call.args[:2]] if last_name(call.func) in METRICS else []
+        given = call.args[:2] if last_name(call.func) in METRICS else []
+        names = [dotted_target(one.args[0] if is_call(one, *_JOINING) and one.args else one) for one in given]
         epochs = loop_of(source, call)
-        if len(names) < 2 or not all(names) or not isinstance(epochs, ast.For):
+        if len(names) < 2 or not all(names):
             continue
-        if all(_is_filled_without_end(code, source, epochs, name) for name in names):
+        in_loop = isinstance(epochs, ast.For)
+        if all(in_loop and _is_filled_without_end(code, source, epochs, name) for name in names) or all(  # type: ignore[arg-type]
+            _is_attribute_without_end(code, source, call, name) for name in names
+        ):
             yield Hit(call, {"metric": last_name(call.func), "list": names[0]})
+
+
+def _is_attribute_without_end(code: Code, source: Source, call: ast.Call, name: str) -> bool:
+    """Whether a method that is called in a loop fills a list of its object that only `__init__` makes."""
+    owner, method = source.class_of(call), source.function(call)
+    if owner is None or method is None or not name.startswith("self.") or method.name == "__init__":
+        return False
+    nodes = list(ast.walk(owner))
+    made = {getattr(source.function(one), "name", "") for one in nodes if assigns(one, name)}
+    grown = any(_calls_method_of(one, name, "append", "extend") for one in walk(method.body))
+    emptied = any(_calls_method_of(one, name, "clear") for one in nodes)
+    again = any(loop_of(where, one) is not None for where, one in code.calls.get(method.name, ()))
+    return made == {"__init__"} and grown and not emptied and again
 
 
 def _is_filled_without_end(code: Code, source: Source, epochs: ast.For, name: str) -> bool:
@@ -157,3 +177,95 @@ def metric_never_reset(code: Code, source: Source) -> Iterator[Hit]:
         inside = kind is not None and any(one is kind.call for outer in loops for one in ast.walk(outer))
         if kind is not None and _METRICS.match(kind.name) and len(loops) > 1 and not inside:
             yield Hit(call, {"metric": ast.unparse(owner or call)})
+
+
+@warning("metric_of_wrong_values", "torchvision references: a sample counts once if it is among the k", row="loop-bug")
+def hits_over_k(code: Code, source: Source) -> Iterator[Hit]:
+    """A top-k accuracy is the mean over all k predictions of a sample, so that it is at most 1 / k."""
+    for call in code.calls_in(source, "mean"):
+        given = call.args[0] if source.dotted(call.func) and call.args else receiver(call)
+        test = code.made(source, without_form(given)) if given is not None else None
+        sides = _sides_of_equality(without_form(test)) if test is not None and not call.keywords else []
+        counts = [k for side in sides if (k := _count_of_topk(code, source, side))]
+        if len(counts) == 1 and counts[0] > 1 and "precision" not in ast.unparse(source.function(call) or call):
+            yield Hit(call, {"code": ast.unparse(call), "k": f"{counts[0]:.0f}"})
+
+
+def _sides_of_equality(node: ast.expr) -> list[ast.expr]:
+    """Both sides of `a == b` and `a.eq(b)`."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+        return [node.left, node.comparators[0]]
+    owner = receiver(node) if is_call(node, "eq") else None
+    return [owner, *node.args[:1]] if owner is not None else []  # type: ignore[attr-defined]
+
+
+def _count_of_topk(code: Code, source: Source, node: ast.expr) -> float | None:
+    """The k of the indices that `topk` returns, through names; `None` for anything else."""
+    made = code.made(source, without_form(node))
+    if made is None:
+        made = _pair_of(source, without_form(node))
+    elif member_key(made) in ("indices", 1):
+        made = made.value  # type: ignore[attr-defined]
+    k = argument(made, 1 if source.dotted(made.func) else 0, "k") if is_call(made, "topk") else None
+    return constant(code, source, k) if k is not None else None
+
+
+def _pair_of(source: Source, node: ast.expr) -> ast.expr | None:
+    """The call that returns a name as the second of two values: `torch.max(out, 1)` of `_, guess`."""
+    scope = source.function(node) or source.tree
+    pairs = (one for one in of_type(walk(scope.body), ast.Assign) if isinstance(one.targets[0], ast.Tuple))
+    calls = {dotted_target(one.targets[0].elts[-1]): one.value for one in pairs}  # type: ignore[attr-defined]
+    return calls.get(dotted_target(node)) if dotted_target(node) else None
+
+
+@warning(
+    "metric_of_wrong_values",
+    "sklearn.metrics.roc_auc_score: y_score are probabilities or decision values",
+    row="loop-bug",
+)
+def curve_of_classes(code: Code, source: Source) -> Iterator[Hit]:
+    """The area under a curve is computed of predicted classes: it has one threshold instead of all."""
+    for node in of_type(source.nodes, ast.Call):
+        scores = argument(node, 1, "y_score") if last_name(node.func) in _CURVES else None
+        given = list(_values(code, source, scores)) if scores is not None else []
+        if given and all(_is_class(source, one) for one in given):
+            yield Hit(node, {"metric": last_name(node.func), "scores": ast.unparse(given[0])})
+
+
+def _values(code: Code, source: Source, node: ast.expr) -> Iterator[ast.expr]:
+    """Yield what a value is a form of: through names, conversions, and the items that a list is given."""
+    node = _without_conversions(node)
+    if is_call(node, *_JOINING) and node.args:
+        yield from _values(code, source, node.args[0])
+        return
+    made = code.made(source, node) if dotted_target(node) else None
+    if made is not None and not isinstance(made, ast.List):
+        yield from _values(code, source, made)
+    elif items := list(_items_given(source, node)):
+        for item in items:
+            yield from _values(code, source, item)
+    else:
+        yield node
+
+
+def _without_conversions(node: ast.expr) -> ast.expr:
+    """Return `x.round()` of `x.round().cpu().numpy()`."""
+    while is_call(node, *_CONVERSIONS) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    return node
+
+
+def _items_given(source: Source, node: ast.expr) -> Iterator[ast.expr]:
+    """Yield what is appended to a list, or added to it by `+=`, in the function of a node."""
+    name = dotted_target(node)
+    for one in walk((source.function(node) or source.tree).body) if name else ():
+        if _calls_method_of(one, name, "append", "extend"):
+            yield from one.args[:1]  # type: ignore[attr-defined]
+        elif isinstance(one, ast.AugAssign) and dotted_target(one.target) == name:
+            yield one.value
+
+
+def _is_class(source: Source, node: ast.expr) -> bool:
+    """Whether a value is a class: `argmax`, `round`, the place of a maximum, or a comparison with a threshold."""
+    is_above = isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Gt, ast.GtE))
+    return is_above or is_call(node, "argmax", "round") or is_call(_pair_of(source, node), "max")

@@ -213,6 +213,7 @@ def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
 def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
     """The variable of the learning rate changes in a loop, and the optimizer keeps the rate that it was made with."""
     yield from _changed_defaults(source)
+    yield from _set_attributes(code, source)
     text = "\n".join(source.lines)
     if "param_groups" in text or "set_lr" in text:
         return
@@ -232,6 +233,14 @@ def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
             if all(one.lineno <= keyword.lineno or _is_shown(source, one, name) for one in uses):
                 yield Hit(node, {"rate": name, "optimizer": kind.name.rpartition(".")[2]})  # type: ignore[union-attr]
                 break
+
+
+def _set_attributes(code: Code, source: Source) -> Iterator[Hit]:
+    """Yield `optimizer.lr = rate`, which an optimizer of torch does not read."""
+    for place in (node.targets[0] for node in of_type(source.nodes, ast.Assign)):
+        kind = code.kind(source, place.value) if isinstance(place, ast.Attribute) and place.attr == "lr" else None
+        if kind is not None and kind.name.startswith("torch.optim.") and is_optimizer(kind.name):
+            yield Hit(place, {"rate": ast.unparse(place), "optimizer": f"`{ast.unparse(place.value)}`"})  # type: ignore[attr-defined]
 
 
 def _changed_defaults(source: Source) -> Iterator[Hit]:
