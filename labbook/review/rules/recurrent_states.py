@@ -26,21 +26,36 @@ _STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "ini
 def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
     """In a loop over time, a recurrent layer starts every step from the same state."""
     for node in of_type(source.nodes, ast.Assign):
-        if not isinstance(node.value, ast.Call) or not node.value.args or node.value.keywords:
+        if not isinstance(node.value, ast.Call) or len(node.value.args) < 2:
             continue
         call, owner = node.value, source.class_of(node)
         loop = loop_of(source, node)
         function = source.function(node)
         if owner is None or loop is None or source.function(loop) is not function or not code.is_module(source, owner):
             continue
-        states = [dotted_target(one) for one in _elements(call.args[1])] if len(call.args) > 1 else []
-        kind = code.kind(source, call.func)
-        if not states and kind is not None and kind.name.endswith("Cell") and dotted_target(call.func):
-            yield Hit(call, {"call": ast.unparse(call), "state": "None"})
+        states = [dotted_target(one) for one in _elements(call.args[1])]
         if not all(states) or not _is_step(code, source, call) or not _follows(code, source, node, loop):
             continue
-        if states and not any(_is_carried(loop, node, state) for state in states):
+        if not any(_is_carried(loop, node, state) for state in states):
             yield Hit(call, {"call": ast.unparse(call), "state": states[0]})
+
+
+@warning(
+    "recurrent_state_lost",
+    "torch.nn.GRUCell: the state is 0 if it is not given; the same in paddle",
+    row="loop-bug",
+)
+def cell_without_state(code: Code, source: Source) -> Iterator[Hit]:
+    """In a loop over time, a recurrent cell gets no state, so that every step starts from 0."""
+    for node in of_type(source.nodes, ast.Assign):
+        call, loop = node.value, loop_of(source, node)
+        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or not dotted_target(call.func):
+            continue
+        kind, owner = code.kind(source, call.func), source.class_of(node)
+        is_cell = kind is not None and _RECURRENT.fullmatch(kind.name) and kind.name.endswith("Cell")
+        in_model = owner is not None and code.is_module(source, owner)
+        if is_cell and in_model and loop is not None and source.function(loop) is source.function(node):
+            yield Hit(call, {"call": ast.unparse(call), "cell": ast.unparse(call.func)})
 
 
 def _follows(code: Code, source: Source, step: ast.Assign, loop: ast.AST) -> bool:
