@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
+from labbook.review.expressions import number
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
@@ -173,6 +174,9 @@ def unread_buffer(code: Code, source: Source) -> Iterator[Hit]:
     for call in (one for _, one in code.calls.get("register_buffer", ()) if one in source.parents and one.args):
         cls, name = source.class_of(call), getattr(call.args[0], "value", None)
         if cls is None or not isinstance(name, str) or not _HIDES_OR_ORDERS.search(name) or code.loaded.get(name):
+            continue
+        value = call.args[1] if len(call.args) > 1 else None
+        if is_call(value, "tensor", "to_tensor") and value.args and number(value.args[0]) is not None:
             continue
         # A model that makes its mask in the forward keeps the buffer for old checkpoints.
         made = [one for one in of_type(ast.walk(cls), ast.Name) if one.id == name]
