@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parent / "tables"
 VOCABULARY = "vocabulary"
 STEPS = (
     *("sources", "native", "coded", "quantities", "checks", "messages", "asserts", "paddle", "demands", "choices"),
-    "rejections",
+    *("rejections", "library_sources"),
 )
 """Names of the tables of rows; `message_family` says what each is compared with."""
 _PATH_DISTANCE = 160

@@ -87,8 +87,11 @@ def family_of_class(module: str, name: str) -> str | None:
 
 def family_of_source(raised: ObservedException) -> str | None:
     """The family that the line which raised an error shows: it converts a setting, or reads a part of a checkpoint."""
-    line = raised.frames[-1].source if raised.frames else ""
-    return load_tables().family_of_row("sources", f"{raised.type}: {line}") if line else None
+    if not raised.frames or not raised.frames[-1].source:
+        return None
+    tables, line = load_tables(), f"{raised.type}: {raised.frames[-1].source}"
+    own = raised.frames[-1].user
+    return tables.family_of_row("sources", line) or (None if own else tables.family_of_row("library_sources", line))
 
 
 def family_of_import(raised: ObservedException) -> str | None:

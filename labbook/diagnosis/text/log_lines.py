@@ -171,6 +171,8 @@ def strip_learned_prefix(lines: list[LogLine]) -> list[LogLine]:
     for place, line in enumerate(lines):
         found = next((head for pattern in _HEADS if (head := pattern.match(line.text))), None)
         lead = found["lead"].strip() if found else ""
+        if found and found.re is _RE["before_class"] and _RE["comment"].match(lead):
+            continue
         if not lead.strip(" |+│┃❱" if bars else " ") or any(pattern.match(line.text) for pattern in learned):
             continue
         parts = [re.escape(part) for part in _RE["general"].split(lead)]

@@ -349,6 +349,20 @@ def test_the_line_says_of_what_a_key_or_a_value_is_missing(
 
 
 @in_one_test(
+    ("wanted", "source", "key"),
+    [
+        ("config_error", "return FOLDS[fold_name]", "spiral"),
+        ("config_error", "fold = _FOLD_TYPES[self.kind](**kwargs)", "spiral"),
+        ("config_error", "return cls._member_map_[name]", "SPIRAL"),
+        ("type_error_user_code", "return COLUMNS[column_name]", "price"),
+        ("type_error_user_code", "return self._folds[name]", "spiral"),
+    ],
+)
+def test_a_library_looks_up_what_a_user_chose(family_of: Callable[[str], str], wanted: str, source: str, key: str) -> None:
+    assert family_of(_cut(f"{SITE}folding/mesh.py", "pick", source) + f"KeyError: '{key}'\n") == wanted
+
+
+@in_one_test(
     ("wanted", "text"),
     [
         ("compile_error", "ptxas error   : Entry function '_Z4attnPf' uses too much shared data (0x13000 bytes)"),

@@ -95,6 +95,12 @@ def test_many_failures_of_different_kinds_without_a_traceback_are_a_list(family_
     assert family_of("\n".join([*rows, traceback + f"RuntimeError: {OOM}"])) == "cuda_oom"
 
 
+def test_a_comment_in_the_code_of_a_notebook_is_no_error(family_of: Callable[[str], str]) -> None:
+    code = f"     10     # ValueError: no rows\n     11     # RuntimeError: {OOM}\n---> 12     fold(2)\n"
+    head = "OddError      Traceback (most recent call last)\n~/fit.py in fit(x)\n"
+    assert family_of(head + code) == family_of(head + code + "\nOddError: quite odd\n") == ""
+
+
 def test_a_longer_word_is_not_the_word_of_a_page(family_of: Callable[[str], str]) -> None:
     assert family_of("cudaHostAlloc failed for 2 GiB") != ""
     assert family_of("bound to the cudaHostAllocator of this process") == ""
