@@ -268,7 +268,7 @@ def test_the_assertion_of_a_kernel_tells_the_cause_whatever_the_exception_is(con
         ("x = torch.as_tensor(obs)", "ValueError: expected sequence of length 8 at dim 1 (got 5)", "ragged_data"),
         ("o, r, done, info = env.step(a)", "ValueError: too many values to unpack (expected 4)", "env_api_changed"),
         ("x, y = batch", "ValueError: too many values to unpack (expected 2)", "batch_structure_mismatch"),
-        ("h, w = x.shape[4:]", "ValueError: not enough values to unpack (expected 2, got 0)", "batch_structure_mismatch"),
+        ("h, w = x[4:]", "ValueError: not enough values to unpack (expected 2, got 0)", "batch_structure_mismatch"),
         ("x, y = zip(*rows)", "ValueError: not enough values to unpack (expected 2, got 0)", "dataset_empty"),
         ("import fit", "ImportError: cannot import name 'fold' from 'utils' (/home/li/utils.py)", "name_undefined"),
         ("utils.fold()", "AttributeError: module 'utils' has no attribute 'fold'", "attribute_missing"),
