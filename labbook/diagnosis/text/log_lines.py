@@ -138,7 +138,11 @@ def _unmarked(text: str) -> str:
     """A line without Markdown marks around it: bold text, or one end of code over several lines."""
     if not text or (text[-1] not in "`*_" and text.lstrip()[:1] not in ("`", "*")):
         return text
-    names = ("fenced",) if "```" in text else ("bold", "bold_begins", "bold_ends", "code_ends", "code_begins")
+    names = (
+        ("fenced",)
+        if "```" in text
+        else ("quoting_code", "bold", "bold_begins", "bold_ends", "code_ends", "code_begins")
+    )
     found = next(filter(None, (_RE[name].match(text) for name in names)), None)
     return found["indent"] + found["text"] if found else text
 

@@ -95,6 +95,11 @@ def test_many_failures_of_different_kinds_without_a_traceback_are_a_list(family_
     assert family_of("\n".join([*rows, traceback + f"RuntimeError: {OOM}"])) == "cuda_oom"
 
 
+def test_a_message_in_marks_of_code_that_quotes_with_the_same_mark_is_whole(family_of: Callable[[str], str]) -> None:
+    said = "RuntimeError: Assertion `cur_target >= 0 && cur_target < n_classes' failed."
+    assert family_of(f"`{said}`\n") == family_of(said) == "index_out_of_range"
+
+
 def test_a_comment_in_the_code_of_a_notebook_is_no_error(family_of: Callable[[str], str]) -> None:
     code = f"     10     # ValueError: no rows\n     11     # RuntimeError: {OOM}\n---> 12     fold(2)\n"
     head = "OddError      Traceback (most recent call last)\n~/fit.py in fit(x)\n"
