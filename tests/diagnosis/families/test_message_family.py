@@ -104,7 +104,7 @@ def test_the_file_that_raised_a_message_that_was_lost(
         ("config_error", "ValueError: Cannot fold panels when the mesh is frozen"),
         ("type_error_user_code", "ValueError: Expected a list of panels, got <class 'str'>"),
         ("type_error_user_code", "RuntimeError: The folder was not initialized. Call `prepare()` first."),
-        ("type_error_user_code", "NotImplementedError: Subclasses must implement `fold`."),
+        ("type_error_user_code", "NotImplementedError: fold function not implemented for this mesh"),
         ("shape_mismatch", "ValueError: front has 3 ribs but back has 4 ribs"),
         ("", "RuntimeError: Folding failed for an unknown reason"),
         ("", "ValueError: The graph is not connected"),
