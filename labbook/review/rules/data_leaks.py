@@ -338,7 +338,7 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
 )
 def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
     """Training and validation data number their classes or words themselves, in the order in which they find them."""
-    for node in (one for one in source.nodes if isinstance(one, ast.DictComp)):
+    for node in of_type(source.nodes, ast.DictComp):
         function = source.function(node)
         if function is None or not _numbers_by_appearance(code, source, node):
             continue

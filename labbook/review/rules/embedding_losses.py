@@ -135,9 +135,9 @@ def _factor(product: ast.expr) -> str:
 )
 def margin_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Both parts of a contrastive loss grow with the distance: `max(0, distance - margin)` pulls pairs together."""
-    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)):
+    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
         parts = [code.made(source, term) or term for _, term in signed_terms(node)]
-        hinges = [[one for one in ast.walk(part) if isinstance(one, ast.Call) and _margin_sign(one)] for part in parts]
+        hinges = [[one for one in of_type(ast.walk(part), ast.Call) if _margin_sign(one)] for part in parts]
         found = [one for part in hinges for one in part]
         if len(parts) != 2 or len(found) != 1 or _margin_sign(found[0]) > 0:
             continue
@@ -167,7 +167,7 @@ def _margin_sign(call: ast.Call) -> int:
 )
 def ranking_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """A pairwise ranking loss falls when the negative gets a higher score than the positive."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Call) and last_name(one.func) in _LOG_SIGMOIDS):
+    for node in (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in _LOG_SIGMOIDS):
         terms = [dict(_terms(one, 1)) for one in _parts(node) if isinstance(one, ast.BinOp)]
         outer = [one for one in source.parents_of(node) if isinstance(one, ast.expr)]
         minus = any(isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) for one in outer)

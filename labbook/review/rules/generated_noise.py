@@ -188,7 +188,7 @@ def _is_judged(code: Code, source: Source, made: ast.Call, calls: list[ast.Call]
 )
 def noise_in_target(code: Code, source: Source) -> Iterator[Hit]:
     """A denoising model is compared with its own noisy input instead of the clean one."""
-    for call in (node for node in source.nodes if isinstance(node, ast.Call) and len(node.args) == 2):
+    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) == 2):
         output, target = code.made(source, call.args[0]), dotted_target(call.args[1])
         if not isinstance(output, ast.Call) or [dotted_target(one) for one in output.args] != [target] or not target:
             continue

@@ -161,7 +161,7 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
 @warning("uint8_overflow", "NumPy user guide, Data types: integers wrap around on overflow", row="data")
 def bytes_wrap_around(code: Code, source: Source) -> Iterator[Hit]:
     """An augmentation adds random numbers to an image and makes bytes of the sum without a limit."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Call)):
+    for node in of_type(source.nodes, ast.Call):
         given, function = _made_bytes(source, node), source.function(node)
         if not isinstance(given, ast.BinOp) or not isinstance(given.op, (ast.Add, ast.Sub)) or function is None:
             continue

@@ -153,7 +153,7 @@ def _is_counted(code: Code, source: Source, node: ast.expr, depth: int = 0) -> b
 )
 def divided_by_accelerate_too(code: Code, source: Source) -> Iterator[Hit]:
     """A loss is divided by the accumulation steps of accelerate, whose `backward` divides it as well."""
-    for node in (one for one in source.nodes if isinstance(one, ast.With)):
+    for node in of_type(source.nodes, ast.With):
         if not any(last_name(getattr(item.context_expr, "func", node)) == "accumulate" for item in node.items):
             continue
         inner = list(walk(node.body))

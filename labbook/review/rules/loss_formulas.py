@@ -362,7 +362,7 @@ def _has_division(code: Code, source: Source, node: ast.expr) -> bool:
 )
 def smoothing_not_divided(code: Code, source: Source) -> Iterator[Hit]:
     """Labels are smoothed by adding the whole share to each class: a row has a sum above 1."""
-    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add)):
+    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
         for product, share in ((node.left, node.right), (node.right, node.left)):
             name = dotted_target(share)
             factors = [ast.unparse(product.left), ast.unparse(product.right)] if _is_product(product) else []  # type: ignore[attr-defined]

@@ -208,11 +208,9 @@ def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
 )
 def rate_of_other_counts(code: Code, source: Source) -> Iterator[Hit]:
     """A precision, a recall or a specificity is divided by other counts than its formula has."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and len(one.targets) == 1):
+    for node in (one for one in of_type(source.nodes, ast.Assign) if len(one.targets) == 1):
         rate = next((its for name, its in _RATES.items() if re.search(name, last_name(node.targets[0]).lower())), None)
-        for ratio in (
-            one for one in ast.walk(node.value) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)
-        ):
+        for ratio in (one for one in of_type(ast.walk(node.value), ast.BinOp) if isinstance(one.op, ast.Div)):
             above = _count(without_form(ratio.left))
             terms = [term for _, term in signed_terms(ratio.right) if number(term) is None]
             counts = [one for one in map(_count, map(without_form, terms)) if one]
@@ -237,7 +235,7 @@ def _count(node: ast.expr) -> str:
 )
 def union_counts_twice(code: Code, source: Source) -> Iterator[Hit]:
     """An intersection over union is divided by the sum of both areas, which contains the intersection twice."""
-    for node in (one for one in source.nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)):
+    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Div)):
         function, statement = source.function(node), source.statement(node)
         names = [function.name if function is not None else ""]
         names += [last_name(one) for one in statement.targets] if isinstance(statement, ast.Assign) else []

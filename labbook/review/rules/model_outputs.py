@@ -230,7 +230,7 @@ _OPPOSITE = re.compile(r"backward|inver|revers|undo|transpose|swap", re.IGNORECA
 )
 def arguments_exchanged(code: Code, source: Source) -> Iterator[Hit]:
     """A call of a model or function of the program gets two values at each other's place, by the names of both."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Call) and len(one.args) > 1):
+    for node in (one for one in of_type(source.nodes, ast.Call) if len(one.args) > 1):
         names = _parameters_of(code, source, node.func)
         given = [last_name(without_form(one)) for one in node.args]
         pairs = zip(names, given, strict=False)

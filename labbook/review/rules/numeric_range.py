@@ -299,12 +299,12 @@ def _is_repeated(code: Code, source: Source, node: ast.AST, depth: int = 0) -> b
 
 def _is_guarded(source: Source, node: ast.AST, divisor: ast.expr) -> bool:
     """Whether the division is in a branch, or its result selected, by a test of what it divides by."""
-    names = {one.id for one in ast.walk(divisor) if isinstance(one, ast.Name)}
+    names = {one.id for one in of_type(ast.walk(divisor), ast.Name)}
     for outer in source.parents_of(node):
         if isinstance(outer, ast.Call) and last_name(outer.func) in _REPLACING:
             return True
         test = outer.test if isinstance(outer, (ast.If, ast.IfExp, ast.While)) else None
-        if test is not None and names & {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}:
+        if test is not None and names & {one.id for one in of_type(ast.walk(test), ast.Name)}:
             return True
     return False
 

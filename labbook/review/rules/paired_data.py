@@ -283,7 +283,7 @@ def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.A
 )
 def sorted_alone(code: Code, source: Source) -> Iterator[Hit]:
     """The samples of a batch are sorted, by their length for instance, and their labels stay in the old order."""
-    for function in (node for node in source.nodes if isinstance(node, ast.FunctionDef)):
+    for function in of_type(source.nodes, ast.FunctionDef):
         nodes = list(walk(function.body))
         returned = {dotted_target(one) for end in nodes if isinstance(end, ast.Return) for one in ast.walk(end)}
         orders = {name for node in nodes for name in _sorting_orders(node)}

@@ -316,7 +316,7 @@ def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
 def returns_left_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Returns are added up from the last reward on and appended: the first return belongs to the last action."""
     turns = [node for node in source.nodes if _turned_names(node)]
-    for loop in (node for node in source.nodes if isinstance(node, ast.For)):
+    for loop in of_type(source.nodes, ast.For):
         if not _turned_names(loop.iter) or any(one is not loop.iter for one in turns):
             continue
         for node in (one for one in loop.body if isinstance(one, ast.Assign)):
@@ -377,7 +377,7 @@ def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
 )
 def advantage_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """An advantage is the value minus the return, and the loss is minus log-probability times advantage."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Assign)):
+    for node in of_type(source.nodes, ast.Assign):
         name = last_name(node.targets[0])
         terms = {last_name(without_form(term)): sign for sign, term in signed_terms(without_form(node.value))}
         values = [sign for its, sign in terms.items() if re.search(r"(?:^|_)(?:v|values?|baselines?)(?:$|_)", its)]

@@ -185,7 +185,7 @@ def _text_of_block(source: Source, node: ast.AST) -> str:
 )
 def stored_after_step_on(code: Code, source: Source) -> Iterator[Hit]:
     """A transition is stored after the state was set to the next one: both states of it are the same."""
-    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and isinstance(one.value, ast.Name)):
+    for node in (one for one in of_type(source.nodes, ast.Assign) if isinstance(one.value, ast.Name)):
         state, following = dotted_target(node.targets[0]), dotted_target(node.value)
         block, index = source.blocks.get(node, ([], 0))
         for later in block[index + 1 :] if _STATE.search(state) and _NEXT.search(following) else ():

@@ -217,7 +217,7 @@ def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
     text = "\n".join(source.lines)
     if "param_groups" in text or "set_lr" in text:
         return
-    made = [node for node in source.nodes if isinstance(node, ast.keyword) and node.arg in ("lr", "learning_rate")]
+    made = [node for node in of_type(source.nodes, ast.keyword) if node.arg in ("lr", "learning_rate")]
     for keyword in (one for one in made if isinstance(one.value, ast.Name)):
         name, call = keyword.value.id, source.parents[keyword]  # type: ignore[attr-defined]
         kind = code.kind(source, call) if isinstance(call, ast.Call) else None
@@ -268,7 +268,7 @@ def _is_shown(source: Source, use: ast.Name, name: str) -> bool:
 def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of the best epoch are copied, and nothing reads the copy: the last epoch is tested."""
     copies: dict[str, ast.Assign] = {}
-    for node in (one for one in source.nodes if isinstance(one, ast.Assign) and dotted_target(one.targets[0])):
+    for node in (one for one in of_type(source.nodes, ast.Assign) if dotted_target(one.targets[0])):
         name = last_name(node.targets[0])
         called = {last_name(one) for one in ast.walk(node.value)} & {"state_dict", "deepcopy"}
         if name.startswith("best") and ("state_dict" in called or ("deepcopy" in called and "model" in name)):

@@ -97,7 +97,7 @@ def _changes(nodes: Iterator[ast.AST], target: str) -> bool:
 def target_in_window(code: Code, source: Source) -> Iterator[Hit]:
     """A window of a series goes on to the value that is to be predicted from it."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
-        cuts = [one for one in walk(loop.body) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load)]
+        cuts = [one for one in of_type(walk(loop.body), ast.Subscript) if isinstance(one.ctx, ast.Load)]
         windows = [one for one in cuts if isinstance(one.slice, ast.Slice) and one.slice.lower and one.slice.upper]
         for window in windows:
             for value in cuts:
