@@ -36,10 +36,10 @@ def evidence_text(body: str) -> tuple[str, str]:
 
 
 def evidence_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Yields the lines of an entry, empty ones for what is no evidence.
+    """Yields the lines of an entry, with empty ones in place of lines that are no evidence.
 
-    That are the causes and fixes of a diagnosis, the rows of a checklist that are fine with what is said about them
-    below it, and the heads of tables.
+    Left out are the causes and fixes of a diagnosis, the rows of checks that found nothing with their explanations, and
+    the heads of tables.
     """
     left_out = (*_advice(), *(f"- **{_first_cell(line)}**" for line in lines if _is_quiet_row(line)))
     is_left_out = False

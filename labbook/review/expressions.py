@@ -36,6 +36,11 @@ def signed_terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, ast.expr]
         yield sign, node
 
 
+def both_orders(node: ast.BinOp) -> tuple[tuple[ast.expr, ast.expr], tuple[ast.expr, ast.expr]]:
+    """The operands of a sum or product as written, and exchanged."""
+    return (node.left, node.right), (node.right, node.left)
+
+
 def without_form(node: ast.expr) -> ast.expr:
     """Return what an expression is a form of: `x` of `x.detach().squeeze(1)` and of `torch.tensor(x)`."""
     while is_call(node, *AS_IS):

@@ -8,9 +8,9 @@ ACCURACY, LOW = [0.97, 0.7, 0.4, 0.2, 0.1, 0.05], [0.38, 0.12, 0.0, 0.0, 0.0, 0.
 
 
 def judge(ask, make_series, check, metrics, loss=FALLING, phases=6, **fields):
-    told = {"fn": "cross_entropy", "training": True, "calls": len(loss), "classes": 10, "step": 1, "observed": 20}
+    call = {"fn": "cross_entropy", "training": True, "calls": len(loss), "classes": 10, "step": 1, "observed": 20}
     seen = [{"end_step": 30 * i, "samples": 300, "batches": 3, "phases": i + 1} for i in range(phases)]
-    signals = {"losses": (told,), "evaluations": tuple(seen), "loop": {"steps": len(loss)}, **fields}
+    signals = {"losses": (call,), "evaluations": tuple(seen), "loop": {"steps": len(loss)}, **fields}
     logged = [make_series(name, values, "text") for name, values in metrics.items()]
     found = ask(check, make_series("loss", loss), *logged, signals=signals)
     return found.verdict if found is not None else None

@@ -9,8 +9,8 @@ from labbook.model.run_files import Parent
 
 
 def first_loss(value, **fields):
-    told = {"fn": "cross_entropy", "training": True, "calls": 9, "classes": 10, "reduction": "mean", "step": 1}
-    return {"losses": ({**told, "line": "t.py:1", "value_first": value, **fields},)}
+    call = {"fn": "cross_entropy", "training": True, "calls": 9, "classes": 10, "reduction": "mean", "step": 1}
+    return {"losses": ({**call, "line": "t.py:1", "value_first": value, **fields},)}
 
 
 @in_one_test(

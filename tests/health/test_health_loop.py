@@ -1,6 +1,7 @@
 """The training loop: order of calls, modes, and what losses are fed."""
 
 import pytest
+from loss_signals import loss
 from order_of_tests import in_one_test
 
 LOOP = {"steps": 100, "backwards": 100, "optimizers": 1}
@@ -8,15 +9,6 @@ LOOP = {"steps": 100, "backwards": 100, "optimizers": 1}
 
 def loop(**fields):
     return {"loop": {**LOOP, **fields}}
-
-
-def loss(**fields):
-    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 10}
-    shapes = {
-        "input": {"shape": [32, 10], "min": -3.0, "max": 3.0, "zero": 0.0},
-        "target": {"shape": [32], "dtype": "int64"},
-    }
-    return {"losses": ({**told, "reduction": "mean", "value_first": 2.3, **shapes, **fields},)}
 
 
 def phases(n=3, **fields):

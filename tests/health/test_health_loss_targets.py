@@ -1,16 +1,8 @@
 """Losses and the targets that they get: outputs and activations that do not belong to them."""
 
 import pytest
+from loss_signals import loss
 from order_of_tests import in_one_test
-
-
-def loss(**fields):
-    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 10}
-    shapes = {
-        "input": {"shape": [32, 10], "min": -3.0, "max": 3.0, "zero": 0.0},
-        "target": {"shape": [32], "dtype": "int64"},
-    }
-    return {"losses": ({**told, "reduction": "mean", "value_first": 2.3, **shapes, **fields},)}
 
 
 def test_sigmoid_before_bce_with_logits(ask):
@@ -62,9 +54,9 @@ def test_targets_beyond_the_last_activation(ask, activation, output, target, ver
     low, high = output
     look = {"min": low, "max": high, "shape": [32, 1]}
     tensors = tuple({"step": step, "model": 0, "modules": [{"i": 0, **look}, {"i": 1, **look}]} for step in range(1, 5))
-    told = loss(fn="mse_loss", input=look, target=dict(zip(("min", "max"), target, strict=True)))
+    signals = loss(fn="mse_loss", input=look, target=dict(zip(("min", "max"), target, strict=True)))
     found = ask(
-        "loss_activation_mismatch", signals={**told, "models": ({"model": 0, "modules": rows},), "tensors": tensors}
+        "loss_activation_mismatch", signals={**signals, "models": ({"model": 0, "modules": rows},), "tensors": tensors}
     )
     assert (found.verdict if found else None) == verdict
 
@@ -73,8 +65,8 @@ def test_targets_beyond_the_last_activation(ask, activation, output, target, ver
 def test_several_labels_for_a_cross_entropy(ask, share, zeros, verdict):
     target = {"path": "target", "role": "label", "shape": [32, 4], "min": 0.0, "max": 1.0, "mean": share, "zero": zeros}
     batch = {"phase": "train", "samples": 32, "leaves": [target]}
-    told = loss(fn="cross_entropy", soft=True, classes=4, target={"shape": [32, 4], "min": 0.0, "max": 1.0})
-    found = ask("loss_activation_mismatch", signals={**told, "batches": (batch,)})
+    signals = loss(fn="cross_entropy", soft=True, classes=4, target={"shape": [32, 4], "min": 0.0, "max": 1.0})
+    found = ask("loss_activation_mismatch", signals={**signals, "batches": (batch,)})
     assert (found.verdict if found else None) == verdict
 
 
@@ -98,9 +90,9 @@ def test_float_labels_in_paddle(ask):
 )
 @pytest.mark.parametrize(("low", "high", "verdict"), [(0.0, 0.0, "fail"), (0.0, 1.0, None)])
 def test_binary_targets_that_never_vary(ask, function, shape, low, high, verdict):
-    told = loss(fn=function, classes=2, items=1024, target={"shape": shape, "min": low, "max": high})
+    signals = loss(fn=function, classes=2, items=1024, target={"shape": shape, "min": low, "max": high})
     verdict = None if len(shape) == 1 else verdict
-    found = ask("label_constant", signals=told)
+    found = ask("label_constant", signals=signals)
     assert (found.verdict if found else None) == verdict
 
 
@@ -129,9 +121,9 @@ def test_the_targets_of_another_loss_are_no_class_numbers_of_this_one(ask):
 def test_a_squared_error_of_probabilities_is_noted(ask):
     target = {"path": "target", "role": "label", "shape": [32], "min": 0.0, "max": 1.0, "mean": 0.4, "zero": 0.6}
     seen = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [target]} for step in (1, 2, 3))
-    told = {**loss(fn="mse_loss", unit_range=1.0), "batches": seen}
-    assert ask("regression_loss_for_classes", signals=told).verdict == "note"
-    assert ask("regression_loss_for_classes", signals={**told, **loss(fn="mse_loss", unit_range=0.5)}) is None
+    signals = {**loss(fn="mse_loss", unit_range=1.0), "batches": seen}
+    assert ask("regression_loss_for_classes", signals=signals).verdict == "note"
+    assert ask("regression_loss_for_classes", signals={**signals, **loss(fn="mse_loss", unit_range=0.5)}) is None
 
 
 @in_one_test(

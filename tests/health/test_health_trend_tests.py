@@ -77,6 +77,10 @@ def test_ranks(values):
     assert trend_tests.mid_ranks(values) == list(stats.rankdata(values))
 
 
+def test_ranks_of_values_that_are_not_numbers_come_to_an_end():
+    assert sorted(trend_tests.mid_ranks([math.nan, 1.0, math.nan])) == [1.0, 2.0, 3.0]
+
+
 def test_spread_is_the_deviation_of_a_normal_sample():
     random_ = random.Random(1)
     assert trend_tests.robust_deviation([random_.gauss(5, 2) for _ in range(4000)]) == pytest.approx(2, rel=0.1)

@@ -49,7 +49,7 @@ class HeldOutMetric:
 
     @property
     def ends_better(self) -> bool:
-        """Whether the last third of the values is better than the first one."""
+        """Whether the last third of the values is, in the median, better than the first value."""
         end, begin = median(self.values[-max(1, len(self.values) // 3) :]), self.values[0]
         return end > begin if self.kind.direction == "max" else end < begin
 
@@ -135,9 +135,9 @@ def validation_accuracies(run: Run, signals: Signals) -> list[float]:
     if seen:
         return seen
     kinds = [(s, metric_kind(s.name)) for s in run.series if s.source != "probe"]
-    named = [s for s, kind in kinds if kind.quantity == "accuracy" and _is_of_whole_model(s.name, kind)]
-    whole = [s for s in named if not metric_kind(s.name).split and len(s.values) == len(signals.evaluations)]
-    logged = [s for s in named if is_held_out(s.name)] or whole
+    named = [(s, kind) for s, kind in kinds if kind.quantity == "accuracy" and _is_of_whole_model(s.name, kind)]
+    whole = [s for s, kind in named if not kind.split and len(s.values) == len(signals.evaluations)]
+    logged = [s for s, _ in named if is_held_out(s.name)] or whole
     return as_shares([v for v in logged[0].values if math.isfinite(v)]) if logged else []
 
 

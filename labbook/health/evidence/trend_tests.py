@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 _MOST_PAIRED = 300
@@ -174,16 +174,13 @@ def change_point(values: Sequence[float]) -> tuple[int, float]:
 
 def mid_ranks(values: Sequence[float]) -> list[float]:
     """Ranks from 1; equal values share the mean of theirs."""
-    order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        stop = start
-        while stop < len(order) and values[order[stop]] == values[order[start]]:
-            stop += 1
-        for index in order[start:stop]:
-            ranks[index] = (start + stop + 1) / 2
-        start = stop
+    below = 0
+    for _, equal in groupby(sorted(range(len(values)), key=values.__getitem__), key=values.__getitem__):
+        indices = list(equal)
+        for index in indices:
+            ranks[index] = below + (len(indices) + 1) / 2
+        below += len(indices)
     return ranks
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.expressions import signed_terms
+from labbook.review.expressions import both_orders, signed_terms
 from labbook.review.names import dotted_target, last_name, of_type, parameters
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -29,7 +29,7 @@ def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
     for node in of_type(source.nodes, ast.BinOp):
         if not isinstance(node.op, ast.Mult):
             continue
-        for scale, noise in ((node.left, node.right), (node.right, node.left)):
+        for scale, noise in both_orders(node):
             if not _is_noise(code, source, noise):
                 continue
             value = code.value(source, dotted_target(scale), scale) if dotted_target(scale) else None
@@ -113,7 +113,7 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[str, int]]:
 def pairs_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """A contrastive loss pulls pairs of different samples together, and pushes those of the same class apart."""
     for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
-        for same, other in ((node.left, node.right), (node.right, node.left)):
+        for same, other in both_orders(node):
             name = _factor(same)
             is_rest = ast.unparse(other).startswith((f"(1 - {name})", f"(1.0 - {name})"))
             if name and is_rest and "margin" in ast.unparse(same) and "margin" not in ast.unparse(other):

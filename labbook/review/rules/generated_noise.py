@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import made_of, signed_terms
+from labbook.review.expressions import both_orders, made_of, signed_terms
 from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loops, of_type, walk
 from labbook.review.rules.attention_scores import attentions
 from labbook.review.source_file import Source
@@ -31,7 +31,7 @@ def uniform_noise(code: Code, source: Source) -> Iterator[Hit]:
             continue
         if not isinstance(above := source.parents.get(node), ast.BinOp) or not isinstance(above.op, ast.Add):
             continue
-        for scale, noise in ((node.left, node.right), (node.right, node.left)):
+        for scale, noise in both_orders(node):
             made, width = code.made(source, noise), code.made(source, scale)
             is_width = is_call(width, "exp", "softplus")
             if _DEVIATION.search(last_name(scale)) and is_width and _is_drawn(made, _UNIFORM) and len(made.args) < 2:  # type: ignore[union-attr]
@@ -90,7 +90,7 @@ def _mixtures(code: Code, source: Source) -> Iterator[tuple[ast.BinOp, ast.expr]
         if len(sides) != 2:
             continue
         for sample, noise in (sides, sides[::-1]):
-            for share, drawn in ((noise.left, noise.right), (noise.right, noise.left)):
+            for share, drawn in both_orders(noise):
                 if not _is_noise(code, source, drawn):
                     continue
                 rest = ast.unparse(_rooted(share) or share)

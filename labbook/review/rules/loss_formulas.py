@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import constant, made_of, names_in, number, signed_terms
+from labbook.review.expressions import both_orders, constant, made_of, names_in, number, signed_terms
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import SCOPES, Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
@@ -363,7 +363,7 @@ def _has_division(code: Code, source: Source, node: ast.expr) -> bool:
 def smoothing_not_divided(code: Code, source: Source) -> Iterator[Hit]:
     """Labels are smoothed by adding the whole share to each class: a row has a sum above 1."""
     for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
-        for product, share in ((node.left, node.right), (node.right, node.left)):
+        for product, share in both_orders(node):
             name = dotted_target(share)
             factors = [ast.unparse(product.left), ast.unparse(product.right)] if _is_product(product) else []  # type: ignore[attr-defined]
             is_rest = name and {f"1 - {name}", f"1.0 - {name}"} & set(factors)

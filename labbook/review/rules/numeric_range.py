@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import AS_IS, constant, number, without_form
+from labbook.review.expressions import AS_IS, both_orders, constant, number, without_form
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import LOOPS, dotted_target, last_name, of_type
 from labbook.review.output_activation import last_operation
@@ -174,7 +174,7 @@ def _argument_of_softplus(code: Code, source: Source, node: ast.expr) -> ast.exp
     value = _value(code, source, node)
     if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
         return None
-    for one, other in ((value.left, value.right), (value.right, value.left)):
+    for one, other in both_orders(value):
         if number(one) == 1.0:
             return _argument_of_exp(code, source, other)
     return None
@@ -315,7 +315,7 @@ def logarithm_times_itself(code: Code, source: Source) -> Iterator[Hit]:
     for node in source.nodes:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult) or is_under_no_grad(source, node):
             continue
-        for factor, other in ((node.left, node.right), (node.right, node.left)):
+        for factor, other in both_orders(node):
             logarithm = _value(code, source, other)
             given = _argument(source, logarithm) if _is_call_of(logarithm, _LOGARITHMS) else None
             if given is not None and isinstance(given, ast.BinOp) and isinstance(given.op, ast.Div):

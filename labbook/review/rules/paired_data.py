@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import number, without_form
+from labbook.review.expressions import both_orders, number, without_form
 from labbook.review.names import SCOPES, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.rules.data_pipeline import INPUTS, LABELS
 from labbook.review.source_file import Source
@@ -268,7 +268,7 @@ def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.A
     for node in of_type(walk(body, into), ast.BinOp):
         if not isinstance(node.op, ast.Add) or node.lineno < after:
             continue
-        for side, other in ((node.left, node.right), (node.right, node.left)):
+        for side, other in both_orders(node):
             is_reward = re.search(r"(?:^|_)(?:r|rew|rewards?)(?:$|_)", dotted_target(without_form(side)), re.IGNORECASE)
             text = ast.unparse(other)
             if is_reward and isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult) and "1 -" not in text:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.expressions import AS_IS, JOINING, constant, signed_terms, without_form
+from labbook.review.expressions import AS_IS, JOINING, both_orders, constant, signed_terms, without_form
 from labbook.review.names import (
     LOOPS,
     Function,
@@ -119,7 +119,7 @@ def _meanings_of_product(
     code: Code, source: Source, node: ast.BinOp, sign: int, seen: frozenset[object]
 ) -> Iterator[tuple[int, str]]:
     """Yield what a product is: log-probability times reward, a positive number times a meaning; "" if unknown."""
-    for one, other in ((node.left, node.right), (node.right, node.left)):
+    for one, other in both_orders(node):
         factor = constant(code, source, one)
         if factor is None and _COEFFICIENT.search(last_name(one)):
             factor = 1.0

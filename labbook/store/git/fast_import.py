@@ -23,6 +23,7 @@ class FileChange:
     Args:
         path: Relative to the notebook or to the top of the repository, with forward slashes, as bytes.
         data: The new content, or `None` for a deletion.
+        mode: Of the file, as git writes it.
         blob: Hash of a stored content that takes the place of `data`, or "".
     """
 
