@@ -102,7 +102,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the name of the main metric of the run, and its direction: that of its trainings where it has several."""
     from labbook.health.evidence.training_kind import may_rise
-    from labbook.model.metric_kinds import metric_kind, named_metric
+    from labbook.model.metric_kinds import named_metric
     from labbook.report.series_choice import primary_series, split_direction
     from labbook.store.experiments import metric_goal
 
@@ -110,7 +110,7 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
-    reported = (run.captured.get("trainings") or {}).get("metric", "loss")
+    reported = run.facts("trainings").get("metric", "loss")
     name = primary_series(run, goal) if goal.metric or reported == "loss" else reported
     kind = metric_kind(name)
     chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""

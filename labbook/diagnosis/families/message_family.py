@@ -57,9 +57,8 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
         family = "checkpoint_size_mismatch"
     if family == "config_error" and sentence.startswith("Check failed: "):
         family = None  # native code checks no settings
-    if (family, exception.type) == ("config_error", "AssertionError") and _family_of_site(
-        exception.frames
-    ) == _COMPILER:
+    is_asserted = (family, exception.type) == ("config_error", "AssertionError")
+    if is_asserted and _family_of_site(exception.frames) == _COMPILER:
         family = _COMPILER  # which asserts its own state, no setting
     if family is None and not sentence and exception.frames and "__version__" in exception.frames[-1].source:
         # A version that is converted to a number, and is none.

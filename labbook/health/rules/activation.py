@@ -1,16 +1,11 @@
-"""Checks of activations: dead and saturated units, collapsed outputs, batch norm."""
+"""Checks of activations: dead and saturated units, collapsed outputs, and the order of layers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from labbook.health.evidence.layer_history import (
-    Module,
-    functions_of,
-    modules_of,
-    roots_of,
-)
+from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
 from labbook.health.evidence.measurements import too_few_data
 from labbook.health.evidence.regression_outputs import single_outputs
 from labbook.health.evidence.training_kind import (
@@ -44,7 +39,8 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     halved: windows of one series are much alike, and most units are 0 for all of them.
     """
     layers: list[tuple[Message | str, str, _History]]
-    layers = [(m.label, m.name, m.history) for m in modules_of(signals)]
+    modules = modules_of(signals)
+    layers = [(m.label, m.name, m.history) for m in modules]
     layers += [
         (message("health.dead_relu.function", function=fn, line=line), "", history)
         for (fn, line), history in functions_of(signals).items()
@@ -57,7 +53,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         judged += share is not None
         if share is not None and share > 0.5:
             dead.append((share, layer, name))
-            initial = initial or _starts_dead(history, modules_of(signals))
+            initial = initial or _starts_dead(history, modules)
     if dead:
         dead.sort(key=lambda one: (one[0], str(one[1])), reverse=True)
         share, layer, name = dead[0]
@@ -73,9 +69,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("ok", message("health.layers_inspected", layers=judged))
 
 
-def _starts_dead(
-    history: Sequence[tuple[int, ModuleInspection | FunctionInspection]], modules: Sequence[Module]
-) -> bool:
+def _starts_dead(history: _History, modules: Sequence[Module]) -> bool:
     """Whether a layer returned only zeros before the first update.
 
     A function is watched from step 2 on; in step 1 a layer with weights returned no value above 0.

@@ -83,8 +83,8 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with at least 16
     rows: it was given one and the same id in at least 3 looks and 256 times, or once for each position of the input,
     and was called once a forward: a look is at the first call, and of a table that serves several columns one may hold
-    padding only (chosen by us). Nor are
-    inputs that a solver calls a model with judged: it begins at one time and one state.
+    padding only (chosen by us). Nor are inputs that a solver calls a model with judged: it begins at one time and
+    one state.
     """
     leaves = input_leaves(signals)
     integer = [leaf for looks in leaves.values() for _, _, leaf in looks if leaf.get("integer")]

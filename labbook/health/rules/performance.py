@@ -84,7 +84,7 @@ def _load_of_others(run: Run) -> list[Message]:
 
     Source: the mean number of processes that want a core, as `uptime` prints it (tier 3).
     """
-    used = run.captured.get("resources") or {}
+    used = run.facts("resources")
     load = used.get("load_per_core") or 0.0
     if load < _BUSY_LOAD or used.get("cpu_mean_cores", _STARVED_CORES) >= _STARVED_CORES:
         return []

@@ -35,7 +35,7 @@ class ParameterStats:
     def clear(self):
         """Forgets what was kept of a step."""
         self._params = []
-        self._told = []
+        self._gradient_fields = []
         self._before = None
 
     def stale_norm(self, optimizer, scratch, every):

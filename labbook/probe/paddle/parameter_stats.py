@@ -83,12 +83,12 @@ class ParameterStats(parameter_stats.ParameterStats):
         ]
         rate = framework_state.number(optimizer.get_lr())
         self._params = held
-        self._told = [self._gradient(p, table.get(id(p)), closure) for p in held]
+        self._gradient_fields = [self._gradient(p, table.get(id(p)), closure) for p in held]
         self._before = [self.stats.copy_sample(p) for p in held]
         if rate is None or rate > 0:
             self._live = [
                 at
-                for at, fields in enumerate(self._told)
+                for at, fields in enumerate(self._gradient_fields)
                 if self._before[at] is not None and (closure or (fields["g"] or 0.0) > 0.0)
             ]
 
@@ -117,11 +117,11 @@ class ParameterStats(parameter_stats.ParameterStats):
             `None` where there was nothing to change.
         """
         if self._before is None:
-            return self._told, None
+            return self._gradient_fields, None
         self._after = [self.stats.copy_sample(p) for p in self._params]
         equal = []
         for at, (was, now) in enumerate(zip(self._before, self._after)):
-            fields = self._told[at]
+            fields = self._gradient_fields[at]
             fields["ratio"] = None
             if was is not None and now is not None and was.shape == now.shape and was.dtype == now.dtype:
                 fields["ratio"], same = self.stats.change(was, now)
@@ -132,7 +132,7 @@ class ParameterStats(parameter_stats.ParameterStats):
             if fields["w"] is not None and fields["w"] - fields["w"] != 0.0:
                 view = self.stats.view(self._params[at])
                 fields["bad"] = self.stats.bad(view) if view is not None else 0
-        return self._told, all(equal) if equal else None
+        return self._gradient_fields, all(equal) if equal else None
 
     def print_of_all(self):
         """A fingerprint of the sample after the step; distributed runs only, else `None`."""

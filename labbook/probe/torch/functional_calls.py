@@ -274,10 +274,13 @@ class FunctionalCalls:
         if mask is None or not self.inspector.stats.is_plain(mask) or not self.inspector.without_modes.is_possible():
             return None
         with self.inspector.without_modes:
-            if mask.dim() == 4 and mask.shape[1] == 1 and self.torch.equal(mask, mask[:, :, :1].expand_as(mask)):
-                mask = mask[:, 0, 0]  # of keys, expanded to the queries
-            if mask.dim() != 2 or not 0 < mask.numel() <= TOKENS:
+            is_4d = mask.dim() == 4 and mask.shape[1] == 1 and mask.shape[2] > 0
+            keys = mask[:, 0, 0] if is_4d else mask
+            if keys.dim() != 2 or not 0 < keys.numel() <= TOKENS:
                 return None
+            if is_4d and not self.torch.equal(mask, mask[:, :, :1].expand_as(mask)):
+                return None  # it differs between the queries
+            mask = keys
             hidden = mask < HIDDEN if mask.is_floating_point() else mask.bool() != attends
             return self.inspector.batches.is_padding_all(mask.shape, hidden.flatten().tolist())
 

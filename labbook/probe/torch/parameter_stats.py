@@ -95,7 +95,7 @@ class ParameterStats(parameter_stats.ParameterStats):
         scale = self._scale(optimizer)
         with self.without_modes:
             self._params = [p for p, _ in held]
-            self._told = [{"i": table.get(id(p)), "w": None, "g": None} for p in self._params]
+            self._gradient_fields = [{"i": table.get(id(p)), "w": None, "g": None} for p in self._params]
             if not closure:
                 self._gradients(scale)
             elif not any(group.get("nesterov") for group in optimizer.param_groups):
@@ -105,7 +105,7 @@ class ParameterStats(parameter_stats.ParameterStats):
             self._live = [
                 at
                 for at, (p, moves) in enumerate(held)
-                if moves and (closure or (self._told[at].get("g") or 0.0) > 0.0)
+                if moves and (closure or (self._gradient_fields[at].get("g") or 0.0) > 0.0)
             ]
 
     def _scale(self, optimizer):
@@ -116,7 +116,7 @@ class ParameterStats(parameter_stats.ParameterStats):
     def _gradients(self, scale):
         """Fills in what is recorded of the gradients."""
         seen = []
-        for fields, parameter in zip(self._told, self._params):
+        for fields, parameter in zip(self._gradient_fields, self._params):
             gradient = parameter.grad
             if gradient is None:
                 continue
@@ -167,11 +167,11 @@ class ParameterStats(parameter_stats.ParameterStats):
             `None` where there was nothing to change.
         """
         if self._before is None or not self.without_modes.is_possible():
-            return self._told, None
+            return self._gradient_fields, None
         with self.without_modes:
             before, after = self._before, self._sample()
             if after is None or after.numel() != before.numel():
-                return self._told, None
+                return self._gradient_fields, None
             wide = self.torch.float64 if before.dtype is self.torch.float64 else self.torch.float32
             moved = (after.to(wide) - before.to(wide)).split(self._lengths)
             old = before.to(wide).split(self._lengths)
@@ -182,18 +182,18 @@ class ParameterStats(parameter_stats.ParameterStats):
                 self._gradients(self._scale_of_closure)
             count = len(self._params)
             for at in range(count):
-                fields = self._told[at]
+                fields = self._gradient_fields[at]
                 fields["ratio"] = round_number(norms[at] / norms[count + at]) if norms[count + at] else None
             self._add_moved(before, after)
             unchanged = self._unchanged(before, after)
             self._after = after
-            return self._told, unchanged
+            return self._gradient_fields, unchanged
 
     def _weights(self):
         values = [self.stats.real_part(parameter.detach()) for parameter in self._params]
         numbers = [value for value in values if value.is_floating_point()]
         norms = iter(self._norms(numbers))
-        for fields, value in zip(self._told, values):
+        for fields, value in zip(self._gradient_fields, values):
             norm = next(norms) if value.is_floating_point() else None
             fields["w"] = round_number(norm) if norm is not None else None
             fields["bad"] = 0
@@ -202,7 +202,7 @@ class ParameterStats(parameter_stats.ParameterStats):
 
     def _add_moved(self, before, after):
         """Fills in which share of the sample of weights of low precision a step has changed."""
-        parts = zip(self._told, self._params, before.split(self._lengths), after.split(self._lengths))
+        parts = zip(self._gradient_fields, self._params, before.split(self._lengths), after.split(self._lengths))
         for fields, parameter, was, now in parts:
             if parameter.dtype in (self.torch.bfloat16, self.torch.float16):
                 fields["moved"] = self.torch.count_nonzero(was != now).item() / len(was)

@@ -194,7 +194,7 @@ def _differences(parts: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _facts_of_node(run: Run) -> Iterator[tuple[str, Known]]:
-    code, python, command = (run.captured.get(name) or {} for name in ("code", "python", "command"))
+    code, python, command = (run.facts(name) for name in ("code", "python", "command"))
     commit, packages = str(code.get("commit") or ""), python.get("packages") or {}
     yield "commit", (commit, commit[:SHOWN_COMMIT])
     versions = {"Python": python.get("version"), **{name: packages.get(name) for name in python.get("loaded") or ()}}
