@@ -16,7 +16,6 @@ from labbook.model.message import Message
 from labbook.model.symptom import SEVERITIES
 from labbook.review import rules as _rules
 from labbook.review.code_index import Code
-from labbook.review.names import of_type
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.violation import Hit, Rule, Violation
 from labbook.store.text.sentences import Sentences
@@ -190,7 +189,7 @@ def runs_by_trainer(source: Source) -> bool:
     names = set(source.names.values())
     if any(_TRAINERS.match(name) or _TRAINER_NAMES.match(name) for name in names):
         return True
-    called = [call.func for call in of_type(source.nodes, ast.Call)]
+    called = [call.func for call in source.of_type(ast.Call)]
     imported = "Trainer" in source.names and any(isinstance(one, ast.Name) and one.id == "Trainer" for one in called)
     return imported or any(source.dotted(one) in ("paddle.Model", "paddle.hapi.Model") for one in called)
 

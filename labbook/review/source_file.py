@@ -8,8 +8,11 @@ import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 from labbook.errors import LabbookError
+
+Node = TypeVar("Node", bound=ast.AST)
 
 LARGEST_BYTES = 2 << 20
 """Larger files are data. Source: chosen by us."""
@@ -49,6 +52,7 @@ class Source:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.blocks: dict[ast.stmt, tuple[list[ast.stmt], int]] = {}
         self.nodes: list[ast.AST] = []
+        self._by_type: dict[type[ast.AST], list[Any]] = {}
         self._index()
         self.names: dict[str, str] = {}
         self.stars: list[str] = []
@@ -67,6 +71,12 @@ class Source:
             for _, value in ast.iter_fields(node):
                 if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                     self.blocks.update({statement: (value, number) for number, statement in enumerate(value)})
+
+    def of_type(self, kind: type[Node]) -> list[Node]:
+        """Return the nodes of one kind of syntax, in source order."""
+        if kind not in self._by_type:
+            self._by_type[kind] = [node for node in self.nodes if isinstance(node, kind)]
+        return self._by_type[kind]
 
     def _import(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
-from labbook.review.names import last_name, of_type
+from labbook.review.names import last_name
 from labbook.review.source_file import Source, Unreadable, read_source
 
 _PARSING = ("parse_args", "parse_known_args", "parse_intermixed_args")
@@ -61,7 +61,7 @@ def _other_texts(code: Code) -> set[str]:
     return {
         word
         for source in code.sources
-        for node in of_type(source.nodes, ast.Constant)
+        for node in source.of_type(ast.Constant)
         if isinstance(node.value, str) and node not in declaring
         for word in node.value.replace(".", " ").split()
     }
@@ -71,7 +71,7 @@ def _escapes(code: Code, source: Source) -> bool:
     """Whether parsed options are used as a whole where the files do not show what is read."""
     names = _USUAL_NAMES | {
         last_name(target)
-        for node in of_type(source.nodes, ast.Assign)
+        for node in source.of_type(ast.Assign)
         if is_call(node.value, *_PARSING)
         for target in (node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets)
     }

@@ -145,7 +145,7 @@ def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
 
 def attentions(source: Source) -> Iterator[tuple[ast.Call, Function, list[ast.expr]]]:
     """Each softmax of products of matrices: its call, its function, and all that the scores are given there."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         func = node.func.func if isinstance(node.func, ast.Call) else node.func
         function = source.function(node)
         if last_name(func).lower() != "softmax" or function is None:
@@ -283,7 +283,7 @@ def _is_mask(node: ast.expr) -> bool:
 )
 def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
     """A transformer reads the vectors of tokens, and nothing in the file has to do with their positions."""
-    models = [node for node in of_type(source.nodes, ast.ClassDef) if code.is_module(source, node)]
+    models = [node for node in source.of_type(ast.ClassDef) if code.is_module(source, node)]
     # The text has no comments, in which a word about positions proves nothing.
     if not models or not code.calls.get("backward") or _ORDERED.search(ast.unparse(source.tree)):
         return

@@ -144,7 +144,7 @@ def _factor_of_average(term: ast.expr, average: str) -> tuple[bool, ast.expr | N
 @warning("averaged_weights_misused", "torch_ema: `restore` after an evaluation with averaged weights", row="loop-bug")
 def average_left_in_model(code: Code, source: Source) -> Iterator[Hit]:
     """Averaged weights are put into the model in a loop of training, and are never taken out again."""
-    for owner in of_type(source.nodes, ast.ClassDef):
+    for owner in source.of_type(ast.ClassDef):
         methods = {one.name for one in owner.body if isinstance(one, ast.FunctionDef)}
         back = [name for name in methods if _PUT_BACK.search(name)]
         if not back or any(code.calls.get(name) for name in back) or any(code.loaded.get(name) for name in back):

@@ -11,7 +11,7 @@ from labbook.review.code_index import Code, Kind
 from labbook.review.eval_loops import names_evaluation
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import Function, assigns, dotted_target, last_name, of_type, parameters, walk
+from labbook.review.names import Function, assigns, dotted_target, last_name, parameters, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
@@ -34,7 +34,7 @@ _SPLITS = ("random_split", "train_test_split")
 @warning("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
 def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
     """A scaler is fitted on all rows, which are split into training and validation data only after that."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if not node.args:
             continue
         rows = node.args[0]
@@ -56,7 +56,7 @@ def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
 def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
     """Names of what a fitted scaler makes of the rows that it was fitted on, and of the rows themselves."""
     names = {rows} if last_name(fit.func) == "fit" else set()
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
             continue
         call = node.value
@@ -72,7 +72,7 @@ def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[s
 @note("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
 def scaled_before_split(code: Code, source: Source) -> Iterator[Hit]:
     """All rows are scaled by their own mean and deviation, and divided into training and validation data after that."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if not isinstance(node.value, ast.BinOp):
             continue
         name = dotted_target(node.targets[0])
@@ -122,7 +122,7 @@ def fitted_again(code: Code, source: Source) -> Iterator[Hit]:
     """A scaler is fitted on held-out rows although the same kind of scaler was fitted on those of training."""
     fits = [
         (node, source.function(node), ast.unparse(node.args[0]), kind.name)
-        for node in of_type(source.nodes, ast.Call)
+        for node in source.of_type(ast.Call)
         if node.args and (kind := _scaler(code, source, node)) is not None
     ]
     for node, function, rows, fitted in fits:
@@ -260,7 +260,7 @@ def _is_stored(source: Source, node: ast.AST) -> bool:
 @warning("train_val_overlap", "scikit-learn, cross_val_score: each fold fits a clone of the estimator", row="data")
 def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
     """The folds of a cross-validation train one model, which has seen the validation rows in the folds before."""
-    for loop in of_type(source.nodes, ast.For):
+    for loop in source.of_type(ast.For):
         if not any(isinstance(one, ast.Call) and _is_split_of_folds(code, source, one) for one in ast.walk(loop.iter)):
             continue
         called = [one for _, one in reached_nodes(code, source, loop.body)]
@@ -303,7 +303,7 @@ def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
     """The transform of the validation part is replaced, and so is that of the training part: both read one data set."""
     if not code.calls.get("random_split"):
         return
-    targets = [node.targets[0] for node in of_type(source.nodes, ast.Assign)]
+    targets = [node.targets[0] for node in source.of_type(ast.Assign)]
     attributes = [one for one in targets if isinstance(one, ast.Attribute)]
     for target in (one for one in attributes if "transform" in one.attr):
         inner = target.value if isinstance(target.value, ast.Attribute) else None
@@ -319,7 +319,7 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
     if any(code.calls.get(name) for name in _REMAINDERS):
         return
     draws: dict[tuple[ast.AST | None, str], tuple[str, ast.AST]] = {}
-    for node in (one for one in of_type(source.nodes, ast.Assign) if isinstance(one.value, ast.Call)):
+    for node in (one for one in source.of_type(ast.Assign) if isinstance(one.value, ast.Call)):
         call, name = node.value, dotted_target(node.targets[0])
         if not is_call(call, "choice", "sample"):
             continue
@@ -338,7 +338,7 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
 )
 def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
     """Training and validation data number their classes or words themselves, in the order in which they find them."""
-    for node in of_type(source.nodes, ast.DictComp):
+    for node in source.of_type(ast.DictComp):
         function = source.function(node)
         if function is None or not _numbers_by_appearance(code, source, node):
             continue

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.gradient_flow import step_loops
-from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, named_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -173,7 +173,7 @@ def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
 def _labels_left(source: Source, inputs: str, shuffled: ast.AST) -> str:
     """Name of the labels that one call gave together with inputs, in the function that shuffles the inputs."""
     its = INPUTS.fullmatch(inputs)
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if source.function(node) is not source.function(shuffled):
             continue
         target = node.targets[0]
@@ -193,7 +193,7 @@ def _is_used_once(source: Source, shuffled: ast.AST) -> bool:
     if not isinstance(one, ast.Subscript):
         return False
     order = one.slice.id if isinstance(one.slice, ast.Name) else ""
-    uses = [n for n in of_type(source.nodes, ast.Name) if n.id == order and isinstance(n.ctx, ast.Load)]
+    uses = [n for n in source.of_type(ast.Name) if n.id == order and isinstance(n.ctx, ast.Load)]
     return not order or len(uses) == 1
 
 
@@ -222,7 +222,7 @@ def _shufflings(code: Code, source: Source, node: ast.AST) -> Iterator[tuple[str
 def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:
     """Whether a random state is set between two nodes, so that both may draw the same numbers."""
     low, high = sorted((getattr(one, "lineno", 0), getattr(other, "lineno", 0)))
-    calls = [node for node in of_type(source.nodes, ast.Call) if low <= node.lineno <= high]
+    calls = [node for node in source.of_type(ast.Call) if low <= node.lineno <= high]
     return any("seed" in (name := last_name(call.func).lower()) or "state" in name or "rng" in name for call in calls)
 
 
@@ -231,7 +231,7 @@ def exhausted(code: Code, source: Source) -> Iterator[Hit]:
     """Batches come from an iterator that is made once, before the loop over epochs: after one pass it is empty."""
     if not trains(code):
         return
-    for loop in of_type(source.nodes, ast.For):
+    for loop in source.of_type(ast.For):
         batches = loop.iter
         while is_call(batches, "enumerate", "tqdm") and batches.args:
             batches = batches.args[0]
@@ -262,7 +262,7 @@ def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """`set_epoch` of a `DistributedSampler` of torch is never called. Paddle's counts epochs itself."""
     if code.calls.get("set_epoch") or not trains(code):
         return
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if source.dotted(node.func) not in _SAMPLERS_OF_RANKS:
             continue
         shuffle = next((k.value for k in node.keywords if k.arg in ("shuffle", None)), None)

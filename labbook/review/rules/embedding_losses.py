@@ -26,7 +26,7 @@ _HINGES = ("relu", "clamp", "clip", "maximum", "max")
 @warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: z = mean + deviation * noise", row="loop-bug")
 def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
     """Noise is scaled by a log variance, or by a variance, instead of the standard deviation."""
-    for node in of_type(source.nodes, ast.BinOp):
+    for node in source.of_type(ast.BinOp):
         if not isinstance(node.op, ast.Mult):
             continue
         for scale, noise in both_orders(node):
@@ -64,7 +64,7 @@ def _is_changed(source: Source, node: ast.AST) -> bool:
 @warning("triplet_swapped", "Schroff et al. 2015, FaceNet, equation 3", row="loop-bug")
 def swapped_triplet(code: Code, source: Source) -> Iterator[Hit]:
     """A triplet loss pulls the negative towards the anchor and pushes the positive away."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         names = [last_name(one) for one in node.args]
         if "triplet" in ast.unparse(node.func).lower() and len(names) >= 3:
             own = code.function_named(source, node.func)
@@ -112,7 +112,7 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[str, int]]:
 )
 def pairs_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """A contrastive loss pulls pairs of different samples together, and pushes those of the same class apart."""
-    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
+    for node in (one for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Add)):
         for same, other in both_orders(node):
             name = _factor(same)
             is_rest = ast.unparse(other).startswith((f"(1 - {name})", f"(1.0 - {name})"))
@@ -135,7 +135,7 @@ def _factor(product: ast.expr) -> str:
 )
 def margin_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Both parts of a contrastive loss grow with the distance: `max(0, distance - margin)` pulls pairs together."""
-    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
+    for node in (one for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Add)):
         parts = [code.made(source, term) or term for _, term in signed_terms(node)]
         hinges = [[one for one in of_type(ast.walk(part), ast.Call) if _margin_sign(one)] for part in parts]
         found = [one for part in hinges for one in part]
@@ -167,7 +167,7 @@ def _margin_sign(call: ast.Call) -> int:
 )
 def ranking_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """A pairwise ranking loss falls when the negative gets a higher score than the positive."""
-    for node in (one for one in of_type(source.nodes, ast.Call) if last_name(one.func) in _LOG_SIGMOIDS):
+    for node in (one for one in source.of_type(ast.Call) if last_name(one.func) in _LOG_SIGMOIDS):
         terms = [dict(_terms(one, 1)) for one in _parts(node) if isinstance(one, ast.BinOp)]
         outer = [one for one in source.parents_of(node) if isinstance(one, ast.expr)]
         minus = any(isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) for one in outer)

@@ -59,7 +59,7 @@ _NEW_TENSORS = frozenset(
 
 
 def _forwards(code: Code, source: Source) -> Iterator[tuple[ast.ClassDef, Function]]:
-    for cls in of_type(source.nodes, ast.ClassDef):
+    for cls in source.of_type(ast.ClassDef):
         found = next((one for one in cls.body if isinstance(one, ast.FunctionDef) and one.name == "forward"), None)
         if found is not None and code.is_module(source, cls):
             yield cls, found
@@ -145,7 +145,7 @@ def _is_called_with(code: Code, cls: ast.ClassDef, at: int, optional: str) -> bo
             passed on, may only fill a signature.
     """
     for source in code.sources:
-        for call in of_type(source.nodes, ast.Call):
+        for call in source.of_type(ast.Call):
             named = [one.value for one in call.keywords if one.arg == optional and optional]
             given = call.args[at] if len(call.args) > at else next(iter(named), None)
             if given is None or (optional and not _is_computed_for(source, given)):

@@ -26,7 +26,7 @@ _DDPM = "Ho et al. 2020, DDPM, equation 4: x_t = sqrt(alpha_bar) * x_0 + sqrt(1 
 @warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: normal noise", row="loop-bug")
 def uniform_noise(code: Code, source: Source) -> Iterator[Hit]:
     """A latent code is drawn with uniform noise: mean plus deviation times a number between 0 and 1."""
-    for node in of_type(source.nodes, ast.BinOp):
+    for node in source.of_type(ast.BinOp):
         if not isinstance(node.op, ast.Mult):
             continue
         if not isinstance(above := source.parents.get(node), ast.BinOp) or not isinstance(above.op, ast.Add):
@@ -45,7 +45,7 @@ def _is_drawn(node: ast.expr | None, names: tuple[str, ...]) -> bool:
 @warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
 def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
     """The target of a denoiser is noise that is drawn a second time, not the noise that was added."""
-    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) >= 2):
+    for call in (node for node in source.of_type(ast.Call) if len(node.args) >= 2):
         target = call.args[1]
         if last_name(call.func) not in _LOSSES and not re.search(r"loss|criterion|mse", ast.unparse(call.func)):
             continue
@@ -83,7 +83,7 @@ def noise_not_cumulative(code: Code, source: Source) -> Iterator[Hit]:
 
 def _mixtures(code: Code, source: Source) -> Iterator[tuple[ast.BinOp, ast.expr]]:
     """Sums of a sample and of normal noise with shares that add up to 1, or roots of such: the sum, the first share."""
-    for node in of_type(source.nodes, ast.BinOp):
+    for node in source.of_type(ast.BinOp):
         if not isinstance(node.op, ast.Add):
             continue
         sides = [one for one in (node.left, node.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)]
@@ -188,7 +188,7 @@ def _is_judged(code: Code, source: Source, made: ast.Call, calls: list[ast.Call]
 )
 def noise_in_target(code: Code, source: Source) -> Iterator[Hit]:
     """A denoising model is compared with its own noisy input instead of the clean one."""
-    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) == 2):
+    for call in (node for node in source.of_type(ast.Call) if len(node.args) == 2):
         output, target = code.made(source, call.args[0]), dotted_target(call.args[1])
         if not isinstance(output, ast.Call) or [dotted_target(one) for one in output.args] != [target] or not target:
             continue

@@ -32,11 +32,11 @@ _ANCHORS = re.compile(
 )
 def sampled_without_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """The code of a variational autoencoder is drawn by `sample()`, through which no gradient reaches the encoder."""
-    calls = {last_name(node.func) for node in of_type(source.nodes, ast.Call)}
+    calls = {last_name(node.func) for node in source.of_type(ast.Call)}
     names = calls | {last_name(node) for node in source.nodes if isinstance(node, (ast.Name, ast.Attribute))}
     if "log_prob" in calls or "backward" not in calls or not any(map(_DIVERGENCE.search, names)):
         return
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "sample":
             continue
         drawn = code.kind(source, node.func.value)
@@ -62,7 +62,7 @@ def twins_collapse(code: Code, source: Source) -> Iterator[Hit]:
         return
     views = Counter(
         (source.function(node) or source.tree, ast.unparse(node.func))
-        for node in of_type(source.nodes, ast.Call)
+        for node in source.of_type(ast.Call)
         if not source.dotted(node.func) and _is_model(code, source, node.func)
     )
     if not views or max(views.values()) < 2:
@@ -98,7 +98,7 @@ def _is_similarity(source: Source, node: ast.AST) -> bool:
 )
 def metric_over_batches(code: Code, source: Source) -> Iterator[Hit]:
     """The number of right predictions is divided by the number of batches."""
-    for node in of_type(source.nodes, ast.BinOp):
+    for node in source.of_type(ast.BinOp):
         if not isinstance(node.op, ast.Div) or not isinstance(node.right, ast.Call):
             continue
         counted = node.left

@@ -25,7 +25,7 @@ def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
     """`ToTensor` is the last transform, and no other code normalises the images."""
     if not trains(code) or any("ormali" in name or "batchnorm" in name.lower() for name in code.calls):
         return
-    call = next((one for one in of_type(source.nodes, ast.Call) if source.dotted(one.func) in _TO_TENSOR), None)
+    call = next((one for one in source.of_type(ast.Call) if source.dotted(one.func) in _TO_TENSOR), None)
     if call is not None:
         yield Hit(call)
 
@@ -138,7 +138,7 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
     """An image of bytes is converted to a float tensor without scaling."""
     if any("ormali" in name for name in code.calls) or "255" in "\n".join(source.lines):
         return
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if last_name(node.func) != "float" or not isinstance(node.func, ast.Attribute):
             continue
         text = ast.unparse(node.func.value)
@@ -161,7 +161,7 @@ def raw_bytes(code: Code, source: Source) -> Iterator[Hit]:
 @warning("uint8_overflow", "NumPy user guide, Data types: integers wrap around on overflow", row="data")
 def bytes_wrap_around(code: Code, source: Source) -> Iterator[Hit]:
     """An augmentation adds random numbers to an image and makes bytes of the sum without a limit."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         given, function = _made_bytes(source, node), source.function(node)
         if not isinstance(given, ast.BinOp) or not isinstance(given.op, (ast.Add, ast.Sub)) or function is None:
             continue

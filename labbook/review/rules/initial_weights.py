@@ -68,13 +68,15 @@ def loaded_into_nothing(code: Code, source: Source) -> Iterator[Hit]:
 )
 def token_without_parameter(code: Code, source: Source) -> Iterator[Hit]:
     """A token, a position table or a weight of a model is a random tensor, which no optimizer changes."""
-    for cls in (node for node in of_type(source.nodes, ast.ClassDef) if code.is_module(source, node)):
+    for cls in (node for node in source.of_type(ast.ClassDef) if code.is_module(source, node)):
         made = code.method(source, cls, "__init__")
         for node in walk(made[1].body) if made is not None else ():
             name = dotted_target(node.targets[0]) if isinstance(node, ast.Assign) else ""
+            if not _LEARNED.search(name):
+                continue
             drawn = [one for one in of_type(ast.walk(node), ast.Call) if source.dotted(one.func) in _DRAWN]
             wrapped = {last_name(one) for one in ast.walk(node)} & {"Parameter", "register_buffer", "create_parameter"}
-            uses = [one for one in of_type(source.nodes, ast.Attribute) if f"self.{one.attr}" == name]
+            uses = [one for one in source.of_type(ast.Attribute) if f"self.{one.attr}" == name]
             inside = all(source.class_of(one) is cls for one in uses)
-            if drawn and not wrapped and inside and _LEARNED.search(name) and len(uses) > 1:
+            if drawn and not wrapped and inside and len(uses) > 1:
                 yield Hit(node, {"name": name, "code": ast.unparse(node)})

@@ -9,7 +9,7 @@ from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
-from labbook.review.names import assigns, dotted_target, last_name, loop_of, of_type, walk
+from labbook.review.names import assigns, dotted_target, last_name, loop_of, walk
 from labbook.review.rules.model_outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -25,7 +25,7 @@ def step_after_batches(code: Code, source: Source) -> Iterator[Hit]:
     """Gradients are cleared for each batch, and the optimizer steps once, after the loop over the batches."""
     if any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in source.nodes):
         return
-    for batches in of_type(source.nodes, ast.For):
+    for batches in source.of_type(ast.For):
         found = events(code, source, batches.body)
         cleared = [one for one in found if one.what == "zero" and one.always and one.direct]
         others = {one.what for one in found} & {"step", "unknown"}
@@ -153,7 +153,7 @@ def _is_counted(code: Code, source: Source, node: ast.expr, depth: int = 0) -> b
 )
 def divided_by_accelerate_too(code: Code, source: Source) -> Iterator[Hit]:
     """A loss is divided by the accumulation steps of accelerate, whose `backward` divides it as well."""
-    for node in of_type(source.nodes, ast.With):
+    for node in source.of_type(ast.With):
         if not any(last_name(getattr(item.context_expr, "func", node)) == "accumulate" for item in node.items):
             continue
         inner = list(walk(node.body))

@@ -79,7 +79,7 @@ def _is_negated_later(source: Source, called: str) -> bool:
     """Whether the result of a loss, or of an object of its class, is used with a minus."""
     objects = {
         last_name(node.targets[0])
-        for node in of_type(source.nodes, ast.Assign)
+        for node in source.of_type(ast.Assign)
         if isinstance(node.value, ast.Call) and last_name(node.value.func) == called
     }
     return any(_is_turned(source, name) for name in {called, *objects} - {""})
@@ -287,7 +287,7 @@ def _is_result_read(code: Code, end: ast.AST | None, function: Function, share: 
 @warning("loss_formula_wrong", "Goodfellow et al. 2016, Deep Learning, 7.1: the penalty is added", row="loop-bug")
 def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
     """A penalty on the weights is subtracted from the loss, so that training makes the weights larger."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if "loss" not in last_name(node.targets[0]).lower() or any(k in ast.unparse(node) for k in ("elbo", "reward")):
             continue
         terms = list(signed_terms(node.value))
@@ -302,7 +302,7 @@ def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
 @warning("loss_formula_wrong", "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives", row="loop-bug")
 def weights_inverted(code: Code, source: Source) -> Iterator[Hit]:
     """A loss gives the frequent class the larger weight: `positives / negatives`, `counts / total`."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if not last_name(node.func)[:1]:
             continue
         positive, weight = argument(node, None, "pos_weight"), argument(node, None, "weight")
@@ -362,7 +362,7 @@ def _has_division(code: Code, source: Source, node: ast.expr) -> bool:
 )
 def smoothing_not_divided(code: Code, source: Source) -> Iterator[Hit]:
     """Labels are smoothed by adding the whole share to each class: a row has a sum above 1."""
-    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Add)):
+    for node in (one for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Add)):
         for product, share in both_orders(node):
             name = dotted_target(share)
             factors = [ast.unparse(product.left), ast.unparse(product.right)] if _is_product(product) else []  # type: ignore[attr-defined]
@@ -380,11 +380,11 @@ def padding_only_in_metric(code: Code, source: Source) -> Iterator[Hit]:
     """The metric leaves out padded labels, and a loss that the program writes itself counts them."""
     if not code.calls.get("pad_sequence") or re.search("ignore_index|reduction=|lengths", "\n".join(source.lines)):
         return
-    tests = [one for one in of_type(source.nodes, ast.Compare) if isinstance(one.ops[0], ast.NotEq)]
+    tests = [one for one in source.of_type(ast.Compare) if isinstance(one.ops[0], ast.NotEq)]
     padded = {dotted_target(one.left) for one in tests if number(one.comparators[0]) == 0.0} - {""}
     if not padded or not all(is_under_no_grad(source, one) for one in tests):
         return
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         call = node.value
         own = code.function_named(source, call.func) if isinstance(call, ast.Call) else None
         names = {dotted_target(one) for one in call.args} if isinstance(call, ast.Call) else set()

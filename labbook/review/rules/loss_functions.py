@@ -45,7 +45,7 @@ def _loss_of(code: Code, source: Source, call: ast.Call) -> str:
 
 
 def _loss_calls(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str]]:
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         given = node.args[0] if node.args else argument(node, None, "input", "logit")
         if given is None or isinstance(given, ast.Starred):
             continue
@@ -83,7 +83,7 @@ def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
 @error("name_shadowed_callable", "reports of `'Tensor' object is not callable`")
 def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
     """A loop assigns the result of a call to the name of the called object."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if len(node.targets) != 1 or not isinstance(node.value, ast.Call):
             continue
         name = dotted_target(node.targets[0])

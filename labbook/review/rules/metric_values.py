@@ -49,7 +49,7 @@ def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
     """Outputs are compared with 0.5 although the loss takes them for logits, of which 0 is the middle."""
     if not any(code.calls.get(name) for name in _WITH_LOGITS):
         return
-    for node in of_type(source.nodes, ast.Compare):
+    for node in source.of_type(ast.Compare):
         if number(node.comparators[0]) != 0.5:
             continue
         if not isinstance(node.ops[0], (ast.Gt, ast.GtE)):
@@ -87,7 +87,7 @@ def _is_compared(node: ast.AST, names: set[str], call: ast.Call) -> bool:
 @warning("metric_of_wrong_values", "PyTorch examples, ImageNet: meters are reset for each epoch", row="loop-bug")
 def total_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """A total over batches is divided by the length of one epoch, and is never set back to 0 between epochs."""
-    for epochs in of_type(source.nodes, ast.For):
+    for epochs in source.of_type(ast.For):
         counter = {last_name(one) for one in ast.walk(epochs.target)} - {""}
         for batches in (one for one in epochs.body if isinstance(one, ast.For)):
             sums = {
@@ -125,7 +125,7 @@ def _share_of_epoch(source: Source, epochs: ast.For, batches: ast.For, total: st
 )
 def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     """Predictions of a loader that shuffles are compared with labels in the order of the data set."""
-    for loop in of_type(source.nodes, ast.For):
+    for loop in source.of_type(ast.For):
         loader = find_loader(code, source, loop.iter)
         shuffle = argument(loader.call, None, "shuffle") if loader is not None else None
         if not (isinstance(shuffle, ast.Constant) and shuffle.value is True):
@@ -156,7 +156,7 @@ def scaled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     for where, fit in code.calls.get("fit_transform", ()):
         scaler = dotted_target(fit.func.value) if isinstance(fit.func, ast.Attribute) and where is source else ""
         rows = next((name for one in ast.walk(fit) if _is_training_target(name := last_name(one))), "")
-        uses = [node.attr for node in of_type(source.nodes, ast.Attribute) if dotted_target(node.value) == scaler]
+        uses = [node.attr for node in source.of_type(ast.Attribute) if dotted_target(node.value) == scaler]
         if not scaler or not rows or set(uses) - {"fit_transform", "fit"} or code.loaded.get("inverse_transform"):
             continue
         for call in calls_of(source.nodes, *_ERRORS):
@@ -208,7 +208,7 @@ def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
 )
 def rate_of_other_counts(code: Code, source: Source) -> Iterator[Hit]:
     """A precision, a recall or a specificity is divided by other counts than its formula has."""
-    for node in (one for one in of_type(source.nodes, ast.Assign) if len(one.targets) == 1):
+    for node in (one for one in source.of_type(ast.Assign) if len(one.targets) == 1):
         rate = next((its for name, its in _RATES.items() if re.search(name, last_name(node.targets[0]).lower())), None)
         for ratio in (one for one in of_type(ast.walk(node.value), ast.BinOp) if isinstance(one.op, ast.Div)):
             above = _count(without_form(ratio.left))
@@ -235,7 +235,7 @@ def _count(node: ast.expr) -> str:
 )
 def union_counts_twice(code: Code, source: Source) -> Iterator[Hit]:
     """An intersection over union is divided by the sum of both areas, which contains the intersection twice."""
-    for node in (one for one in of_type(source.nodes, ast.BinOp) if isinstance(one.op, ast.Div)):
+    for node in (one for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Div)):
         function, statement = source.function(node), source.statement(node)
         names = [function.name if function is not None else ""]
         names += [last_name(one) for one in statement.targets] if isinstance(statement, ast.Assign) else []
@@ -296,16 +296,14 @@ def logarithm_not_undone(code: Code, source: Source) -> Iterator[Hit]:
     """The model learns logarithms of the targets, and its predictions are compared with targets of other rows."""
     turned = ("exp", "expm1", "power", "inverse_transform")
     undone = [call.lineno for name in turned for where, call in code.calls.get(name, ()) if where is source]
-    logs = [
-        node for node in of_type(source.nodes, ast.Call) if last_name(node.func) in ("log", "log1p", "log10", "log2")
-    ]
+    logs = [node for node in source.of_type(ast.Call) if last_name(node.func) in ("log", "log1p", "log10", "log2")]
     read = (one for call in logs for given in (*call.args, call.func) for one in ast.walk(given))
     taken = set(map(dotted_target, read)) - {""}
     for call in logs:
         rows = dotted_target(call.args[0]) if call.args else ""
         is_kept = _TRAINED.search(rows) and all(line < call.lineno for line in undone)
         raw = _twins(rows) - taken if is_kept else set()
-        for node in of_type(source.nodes, ast.BinOp):
+        for node in source.of_type(ast.BinOp):
             sides = {dotted_target(node.left), dotted_target(node.right)} if isinstance(node.op, ast.Sub) else set()
             name = next(iter(sides & raw), "")
             if name and node.lineno > call.lineno:

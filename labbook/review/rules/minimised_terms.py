@@ -9,7 +9,7 @@ from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import made_of, names_in, number, signed_terms, without_form
-from labbook.review.names import Function, assigned_value, assigns, dotted_target, of_type, returned_values, walk
+from labbook.review.names import Function, assigned_value, assigns, dotted_target, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -134,7 +134,7 @@ def determinant_sign(code: Code, source: Source) -> Iterator[Hit]:
 
 def _directions(code: Code, source: Source) -> Iterator[int]:
     """Yield the direction of each layer of a flow in a file."""
-    for cls in of_type(source.nodes, ast.ClassDef):
+    for cls in source.of_type(ast.ClassDef):
         if code.is_module(source, cls):
             yield from (_direction(code, where, *pair) for where, pair in _results(code, source, cls))
 

@@ -39,7 +39,7 @@ _LAYER_ITERATORS = {
 
 
 def _models(code: Code, source: Source) -> Iterator[ast.ClassDef]:
-    for node in of_type(source.nodes, ast.ClassDef):
+    for node in source.of_type(ast.ClassDef):
         if code.is_module(source, node):
             yield node
 
@@ -191,7 +191,7 @@ def _element(code: Code, source: Source, node: ast.expr) -> str:
 @note("missing_nonlinearity", "UMLAUT; NeuraLint")
 def no_activation(code: Code, source: Source) -> Iterator[Hit]:
     """Two linear layers follow each other in a sequence."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if source.dotted(node.func) not in (
             "torch.nn.Sequential",
             "paddle.nn.Sequential",
@@ -227,7 +227,7 @@ def _narrow(first: ast.expr, second: ast.expr) -> bool:
 @error("dropout_active_in_eval", "torch.nn.functional.dropout: training=True by default, the same in paddle")
 def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
     """Functional dropout is called without `training=`."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         dotted = source.dotted(node.func)
         if not dotted.startswith(_DROPOUTS):
             continue
@@ -307,7 +307,7 @@ def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
 @warning("batchnorm_frozen_or_tiny_batch", _DOCS, row="loop-bug")
 def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
     """Batch norm gets a momentum in the convention of the other framework (torch 0.1 is paddle 0.9)."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         dotted = source.dotted(node.func)
         name = dotted.rsplit(".", 1)[-1]
         if not dotted.startswith(
@@ -345,7 +345,7 @@ def sets_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
 )
 def dropout_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
     """A program that speaks of Monte Carlo dropout keeps a dropout active by `training=True`."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         always = any(one.arg == "training" and getattr(one.value, "value", None) is True for one in node.keywords)
         if always and source.dotted(node.func).startswith(_DROPOUTS) and _SAMPLED.search(ast.unparse(source.tree)):
             yield Hit(node, {"call": ast.unparse(node)})

@@ -104,7 +104,7 @@ def same_label(code: Code, source: Source) -> Iterator[Hit]:
 def _judged_samples(code: Code, source: Source) -> list[tuple[ast.Call, str, str, str]]:
     """The losses of the scores of a discriminator: each with the names of the loss and the critic, and the sample."""
     judged: list[tuple[ast.Call, str, str, str]] = []
-    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) == 2):
+    for call in (node for node in source.of_type(ast.Call) if len(node.args) == 2):
         score = without_form(call.args[0])
         score = without_form(code.made(source, score) or score)
         if isinstance(score, ast.Call) and len(score.args) == 1 and CRITIC.search(dotted_target(score.func)):
@@ -179,7 +179,7 @@ def _is_used_as_loss(source: Source, name: str) -> bool:
     """Whether the result of a function, or of an object of a class, is assigned to a loss of this file."""
     made = {name} | {
         dotted_target(one.targets[0])
-        for one in of_type(source.nodes, ast.Assign)
+        for one in source.of_type(ast.Assign)
         if isinstance(one.value, ast.Call) and last_name(one.value.func) == name
     }
     return any(
@@ -196,7 +196,7 @@ _LOSS = re.compile(r"loss|criterion|mse|mae|entropy|nll|(?:^|_)ce$|bce|l1_", re.
 @warning("dropout_after_output", "Srivastava et al. 2014: dropout of hidden and input units", row="loop-bug")
 def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
     """The last layer of a model whose output goes into a loss is a dropout: predictions are set to 0 at random."""
-    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) >= 2):
+    for call in (node for node in source.of_type(ast.Call) if len(node.args) >= 2):
         made = code.made(source, without_form(call.args[0])) if _LOSS.search(last_name(call.func)) else None
         if not isinstance(made, ast.Call):
             continue
@@ -230,7 +230,7 @@ _OPPOSITE = re.compile(r"backward|inver|revers|undo|transpose|swap", re.IGNORECA
 )
 def arguments_exchanged(code: Code, source: Source) -> Iterator[Hit]:
     """A call of a model or function of the program gets two values at each other's place, by the names of both."""
-    for node in (one for one in of_type(source.nodes, ast.Call) if len(one.args) > 1):
+    for node in (one for one in source.of_type(ast.Call) if len(one.args) > 1):
         names = _parameters_of(code, source, node.func)
         given = [last_name(without_form(one)) for one in node.args]
         pairs = zip(names, given, strict=False)

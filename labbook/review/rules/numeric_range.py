@@ -45,7 +45,7 @@ _REACH_0 = ("softmax", "sigmoid", "relu", "linear")
 @warning("loss_nonfinite", "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
 def unstable_logarithm(code: Code, source: Source) -> Iterator[Hit]:
     """A logarithm is taken of what can be exactly 0: a probability, a relu, 1 - tanh ** 2."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if last_name(node.func) not in _LOGARITHMS:
             continue
         given = _argument(source, node)

@@ -200,7 +200,7 @@ def _origin(code: Code, source: Source, name: str, scope: ast.AST | None, depth:
 )
 def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
     """The end of an episode is drawn from the memory and not read, so that the target goes on beyond it."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if not isinstance(node.targets[0], ast.Tuple):
             continue
         names = [dotted_target(one) for one in node.targets[0].elts]
@@ -211,7 +211,7 @@ def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
         target = _bootstrapped(scope.body, node.lineno)
         if target is not None and not _is_read(scope.body, ends[0], node.lineno):
             yield Hit(target, {"end": ends[0]})
-    for loop in (one for one in of_type(source.nodes, ast.For) if isinstance(one.target, ast.Tuple)):
+    for loop in (one for one in source.of_type(ast.For) if isinstance(one.target, ast.Tuple)):
         ends = [one.id for one in of_type(ast.walk(loop.target), ast.Name) if _ENDS.search(one.id)]
         target = _bootstrapped(loop.body, loop.lineno) if len(ends) == 1 else None
         if target is not None and not _is_read(loop.body, ends[0], loop.lineno):
@@ -249,7 +249,7 @@ def _name_of_copy(statement: ast.Assign, use: ast.Name) -> str:
 
 def _record_fields(source: Source) -> Iterator[list[str]]:
     """The names of the fields of each named tuple."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if last_name(node.func) == "namedtuple" and len(node.args) == 2:
             given = node.args[1]
             words = given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
@@ -283,7 +283,7 @@ def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.A
 )
 def sorted_alone(code: Code, source: Source) -> Iterator[Hit]:
     """The samples of a batch are sorted, by their length for instance, and their labels stay in the old order."""
-    for function in of_type(source.nodes, ast.FunctionDef):
+    for function in source.of_type(ast.FunctionDef):
         nodes = list(walk(function.body))
         returned = {dotted_target(one) for end in nodes if isinstance(end, ast.Return) for one in ast.walk(end)}
         orders = {name for node in nodes for name in _sorting_orders(node)}

@@ -241,7 +241,7 @@ def _is_negated(source: Source, name: str) -> bool:
 
 def _may_be_negative(source: Source, name: str) -> bool:
     """Whether a name is given a negative, a cost, a cross entropy, or a difference with a reward on its right side."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if all(last_name(one) != name for one in node.targets):
             continue
         for one in ast.walk(node.value):
@@ -288,7 +288,7 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
 )
 def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
     """Returns are added up from the first reward on: each contains the rewards before it instead of those after it."""
-    for loop in of_type(source.nodes, ast.For):
+    for loop in source.of_type(ast.For):
         rewards, reward = dotted_target(loop.iter), dotted_target(loop.target)
         scope = source.function(loop) or source.tree
         if not _GAIN.search(rewards) or not reward or _is_turned(scope, rewards):
@@ -316,7 +316,7 @@ def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
 def returns_left_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Returns are added up from the last reward on and appended: the first return belongs to the last action."""
     turns = [node for node in source.nodes if _turned_names(node)]
-    for loop in of_type(source.nodes, ast.For):
+    for loop in source.of_type(ast.For):
         if not _turned_names(loop.iter) or any(one is not loop.iter for one in turns):
             continue
         for node in (one for one in loop.body if isinstance(one, ast.Assign)):
@@ -377,7 +377,7 @@ def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
 )
 def advantage_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """An advantage is the value minus the return, and the loss is minus log-probability times advantage."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         name = last_name(node.targets[0])
         terms = {last_name(without_form(term)): sign for sign, term in signed_terms(without_form(node.value))}
         values = [sign for its, sign in terms.items() if re.search(r"(?:^|_)(?:v|values?|baselines?)(?:$|_)", its)]

@@ -36,7 +36,7 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
         kind = code.kind(source, value) if value is not None and online and not _TARGET.search(online) else None
         if kind is not None and (code.is_model(kind) or kind.name in MODULES):
             yield Hit(node, {"code": ast.unparse(node), "target": target})
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         if last_name(node.func) in ("load_state_dict", "set_state_dict") and node.args:
             given = node.args[0]
             own = is_call(given, "state_dict")
@@ -52,7 +52,7 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
 )
 def target_never_synced(code: Code, source: Source) -> Iterator[Hit]:
     """A target network gives the best value of the next state in a loop, and is given weights before that loop only."""
-    for call in (node for node in of_type(source.nodes, ast.Call) if _TARGET.search(dotted_target(node.func))):
+    for call in (node for node in source.of_type(ast.Call) if _TARGET.search(dotted_target(node.func))):
         target, statement = dotted_target(call.func), source.statement(call)
         best = source.parents.get(call)
         is_best = isinstance(best, ast.Attribute) and best.attr in ("max", "amax", "gather") and statement is not None
@@ -95,7 +95,7 @@ def _is_only_read(source: Source, node: ast.AST) -> bool:
 )
 def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Random actions become more frequent as epsilon falls: they are taken where the random number is above it."""
-    for node in (one for one in of_type(source.nodes, ast.If) if isinstance(one.test, ast.Compare)):
+    for node in (one for one in source.of_type(ast.If) if isinstance(one.test, ast.Compare)):
         left, right = node.test.left, node.test.comparators[0]  # type: ignore[attr-defined]
         above = isinstance(node.test.ops[0], (ast.Gt, ast.GtE))  # type: ignore[attr-defined]
         if not isinstance(left, ast.Call):
@@ -123,7 +123,7 @@ def _draws_action(body: list[ast.stmt]) -> bool:
 @warning("q_target_wrong", "Mnih et al. 2015: the value of the action that was taken", row="loop-bug")
 def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
     """The value that Q learning corrects is the largest of a state, not that of the action that was taken."""
-    for call in (node for node in of_type(source.nodes, ast.Call) if len(node.args) >= 2):
+    for call in (node for node in source.of_type(ast.Call) if len(node.args) >= 2):
         given = _best_value(code, source, call.args[0])
         target = code.made(source, without_form(call.args[1])) if given is not None else None
         if given is not None and target is not None and _DISCOUNT.search(ast.unparse(target)):
@@ -185,7 +185,7 @@ def _text_of_block(source: Source, node: ast.AST) -> str:
 )
 def stored_after_step_on(code: Code, source: Source) -> Iterator[Hit]:
     """A transition is stored after the state was set to the next one: both states of it are the same."""
-    for node in (one for one in of_type(source.nodes, ast.Assign) if isinstance(one.value, ast.Name)):
+    for node in (one for one in source.of_type(ast.Assign) if isinstance(one.value, ast.Name)):
         state, following = dotted_target(node.targets[0]), dotted_target(node.value)
         block, index = source.blocks.get(node, ([], 0))
         for later in block[index + 1 :] if _STATE.search(state) and _NEXT.search(following) else ():

@@ -25,7 +25,7 @@ _STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "ini
 )
 def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
     """In a loop over time, a recurrent layer starts every step from the same state."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if not isinstance(node.value, ast.Call) or len(node.value.args) < 2:
             continue
         call, owner = node.value, source.class_of(node)
@@ -47,7 +47,7 @@ def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
 )
 def cell_without_state(code: Code, source: Source) -> Iterator[Hit]:
     """In a loop over time, a recurrent cell gets no state, so that every step starts from 0."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         call, loop = node.value, loop_of(source, node)
         if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords or not dotted_target(call.func):
             continue

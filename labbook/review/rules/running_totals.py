@@ -28,7 +28,7 @@ _METRICS = re.compile(r"^(?:paddle\.metric|torchmetrics(?:\.\w+)*)\.[A-Z]\w+$")
 )
 def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
     """What was set to 0 before a loop over batches is assigned in it, so that only the last batch counts after it."""
-    for loop in of_type(source.nodes, ast.For):
+    for loop in source.of_type(ast.For):
         if find_loader(code, source, loop.iter) is None:
             continue
         for statement in (one for one in loop.body if isinstance(one, ast.Assign)):
@@ -68,7 +68,7 @@ def _nodes_after(source: Source, loop: ast.For) -> Iterator[ast.AST]:
 )
 def total_of_other_length(code: Code, source: Source) -> Iterator[Hit]:
     """A total over the batches of one loader is divided by the length of another one, or of more than it delivers."""
-    for loop in of_type(source.nodes, ast.For):
+    for loop in source.of_type(ast.For):
         loader = find_loader(code, source, loop.iter)
         batches = next(
             (name for one in ast.walk(loop.iter) if (name := dotted_target(one)) and name != "enumerate"), ""
@@ -120,7 +120,7 @@ def _division(node: ast.AST) -> tuple[str, ast.Call | None]:
 )
 def predictions_pile_up(code: Code, source: Source) -> Iterator[Hit]:
     """A metric in a loop over epochs gets lists that are filled in each epoch, and are made before the loop."""
-    for call in of_type(source.nodes, ast.Call):
+    for call in source.of_type(ast.Call):
         given = call.args[:2] if last_name(call.func) in METRICS else []
         names = [dotted_target(one.args[0] if is_call(one, *_JOINING) and one.args else one) for one in given]
         epochs = loop_of(source, call)
@@ -225,7 +225,7 @@ def _pair_of(source: Source, node: ast.expr) -> ast.expr | None:
 )
 def curve_of_classes(code: Code, source: Source) -> Iterator[Hit]:
     """The area under a curve is computed of predicted classes: it has one threshold instead of all."""
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         scores = argument(node, 1, "y_score") if last_name(node.func) in _CURVES else None
         given = list(_values(code, source, scores)) if scores is not None else []
         if given and all(_is_class(source, one) for one in given):

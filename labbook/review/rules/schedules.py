@@ -148,7 +148,7 @@ def _direction_setting(source: Source, call: ast.Call, values: Mapping[str, obje
 )
 def patience_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """Epochs without improvement are counted over the whole training: an improvement does not set the count back."""
-    for node in (one for one in of_type(source.nodes, ast.If) if "best" in ast.unparse(one.test).lower()):
+    for node in (one for one in source.of_type(ast.If) if "best" in ast.unparse(one.test).lower()):
         counted = [one for one in node.orelse if isinstance(one, ast.AugAssign) and number(one.value) == 1.0]
         for one in counted:
             name = dotted_target(one.target)
@@ -192,7 +192,7 @@ def _multiplies(source: Source, name: ast.Name) -> bool:
 )
 def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
     """The epoch that is saved as the best one has the lowest accuracy, or the highest loss."""
-    for node in of_type(source.nodes, ast.If):
+    for node in source.of_type(ast.If):
         for test in (one for one in of_type(ast.walk(node.test), ast.Compare) if len(one.ops) == 1):
             value, best = dotted_target(test.left), dotted_target(test.comparators[0])
             lower = isinstance(test.ops[0], (ast.Lt, ast.LtE))
@@ -217,7 +217,7 @@ def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
     text = "\n".join(source.lines)
     if "param_groups" in text or "set_lr" in text:
         return
-    made = [node for node in of_type(source.nodes, ast.keyword) if node.arg in ("lr", "learning_rate")]
+    made = [node for node in source.of_type(ast.keyword) if node.arg in ("lr", "learning_rate")]
     for keyword in (one for one in made if isinstance(one.value, ast.Name)):
         name, call = keyword.value.id, source.parents[keyword]  # type: ignore[attr-defined]
         kind = code.kind(source, call) if isinstance(call, ast.Call) else None
@@ -237,7 +237,7 @@ def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
 
 def _set_attributes(code: Code, source: Source) -> Iterator[Hit]:
     """Yield `optimizer.lr = rate`, which an optimizer of torch does not read."""
-    for place in (node.targets[0] for node in of_type(source.nodes, ast.Assign)):
+    for place in (node.targets[0] for node in source.of_type(ast.Assign)):
         kind = code.kind(source, place.value) if isinstance(place, ast.Attribute) and place.attr == "lr" else None
         if kind is not None and kind.name.startswith("torch.optim.") and is_optimizer(kind.name):
             yield Hit(place, {"rate": ast.unparse(place), "optimizer": f"`{ast.unparse(place.value)}`"})  # type: ignore[attr-defined]
@@ -245,7 +245,7 @@ def _set_attributes(code: Code, source: Source) -> Iterator[Hit]:
 
 def _changed_defaults(source: Source) -> Iterator[Hit]:
     """Yield `optimizer.defaults["lr"] = rate`, which only groups that are added later get."""
-    places = [node.targets[0] for node in of_type(source.nodes, ast.Assign) if member_key(node.targets[0]) == "lr"]
+    places = [node.targets[0] for node in source.of_type(ast.Assign) if member_key(node.targets[0]) == "lr"]
     held = [one.value for one in places if isinstance(one, ast.Subscript)]
     if all(last_name(one) == "defaults" for one in held) and "add_param_group" not in "\n".join(source.lines):
         for one in of_type(held, ast.Attribute):
@@ -268,7 +268,7 @@ def _is_shown(source: Source, use: ast.Name, name: str) -> bool:
 def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of the best epoch are copied, and nothing reads the copy: the last epoch is tested."""
     copies: dict[str, ast.Assign] = {}
-    for node in (one for one in of_type(source.nodes, ast.Assign) if dotted_target(one.targets[0])):
+    for node in (one for one in source.of_type(ast.Assign) if dotted_target(one.targets[0])):
         name = last_name(node.targets[0])
         called = {last_name(one) for one in ast.walk(node.value)} & {"state_dict", "deepcopy"}
         if name.startswith("best") and ("state_dict" in called or ("deepcopy" in called and "model" in name)):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_optimizer
-from labbook.review.names import dotted_target, last_name, of_type
+from labbook.review.names import dotted_target, last_name
 from labbook.review.rules.data_pipeline import LOADERS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -66,7 +66,7 @@ def _arguments_escape(source: Source) -> bool:
 def _hard_coded(source: Source, option: str) -> ast.AST | None:
     """Return the node where a number is hard-coded instead of the option."""
     keyword = {"learning_rate": ("lr", "learning_rate"), "lr": ("lr", "learning_rate")}.get(option, (option,))
-    for node in of_type(source.nodes, ast.Call):
+    for node in source.of_type(ast.Call):
         name = source.dotted(node.func)
         if option in ("lr", "learning_rate", "weight_decay", "momentum") and is_optimizer(name):
             given = next((k for k in node.keywords if k.arg in keyword), None)

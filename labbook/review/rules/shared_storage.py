@@ -98,7 +98,7 @@ def leaf_replaced(code: Code, source: Source) -> Iterator[Hit]:
 @error("inplace_modified_saved_tensor", "PyTorch: in-place correctness checks")
 def saved_in_place(code: Code, source: Source) -> Iterator[Hit]:
     """An in-place change of an output that its operation needs for the gradient (torch)."""
-    for cls in (n for n in of_type(source.nodes, ast.ClassDef) if code.is_module(source, n)):
+    for cls in (n for n in source.of_type(ast.ClassDef) if code.is_module(source, n)):
         for method in cls.body:
             if (
                 isinstance(method, ast.FunctionDef)
@@ -157,7 +157,7 @@ def _saving(code: Code, source: Source, call: ast.Call) -> str:
 @error("best_checkpoint_alias", "PyTorch: saving and loading models")
 def best_alias(code: Code, source: Source) -> Iterator[Hit]:
     """The best weights are stored as `model.state_dict()`, whose tensors change with the next step."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if len(node.targets) != 1:
             continue
         name = dotted_target(node.targets[0])
@@ -242,7 +242,7 @@ def _used_later(source: Source, loop: ast.AST, name: str) -> bool:
 @error("optimizer_params_stale", "torch.optim: constructing it")
 def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A layer of a model, or the model, is replaced after the optimizer was created."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         if not isinstance(node.value, ast.Call) or not is_optimizer(source.dotted(node.value.func)):
             continue
         model = _all_parameters_of(node.value)

@@ -123,7 +123,7 @@ def _is_inside(value: ast.Subscript, window: ast.Subscript) -> bool:
 @warning("target_in_inputs", "pandas.DataFrame.shift: a negative period takes the value of a later row", row="data")
 def column_looks_ahead(code: Code, source: Source) -> Iterator[Hit]:
     """A column named as a lag has later values, or a feature is a centred mean of the column to be predicted."""
-    for node in of_type(source.nodes, ast.Assign):
+    for node in source.of_type(ast.Assign):
         column = node.targets[0].slice if isinstance(node.targets[0], ast.Subscript) else None
         name = "".join(str(one.value) for one in of_type(ast.walk(column), ast.Constant)) if column is not None else ""
         calls = list(of_type(ast.walk(node.value), ast.Call)) if name else []
@@ -146,8 +146,8 @@ def _is_centred(call: ast.Call) -> bool:
 
 def _is_feature_of(source: Source, name: str, columns: Set[str]) -> bool:
     """Whether a column is in a list of names that lacks one of these columns, which is read by itself elsewhere."""
-    lists = [[getattr(item, "value", "") for item in one.elts] for one in of_type(source.nodes, ast.List)]
-    reads = (one for one in of_type(source.nodes, ast.Subscript) if isinstance(one.ctx, ast.Load))
+    lists = [[getattr(item, "value", "") for item in one.elts] for one in source.of_type(ast.List)]
+    reads = (one for one in source.of_type(ast.Subscript) if isinstance(one.ctx, ast.Load))
     targets = columns & {str(member_key(one)) for one in reads if not _gives_column(source.statement(one))}
     return any(name in names and targets - set(names) for names in lists)
 

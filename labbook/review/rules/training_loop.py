@@ -260,7 +260,7 @@ def _epochs(node: ast.expr) -> set[str]:
 @warning("step_changed_nothing", "chosen by us", loop=True)
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     """A handler for all exceptions around a training step does nothing."""
-    for node in of_type(source.nodes, ast.Try):
+    for node in source.of_type(ast.Try):
         if loop_of(source, node) is None:
             continue
         if not any(is_call(one, "backward") for one in walk(node.body)):
