@@ -8,7 +8,8 @@ Nothing is imported or executed; a rule reports nothing where it cannot resolve 
 - `gradient_flow` follows backward, step and zero_grad through a loop; `output_activation` finds the activation that
   produced a value, `eval_loops` evaluation loops, `partial_device_move` batches that are moved only in part.
 - `unread_options` finds options of the command line that no line reads; the check of a configuration calls it.
-- `rules/` contains the rules, one module per subject.
+- `loaders` finds the loader of a loop and what programs call inputs and labels.
+- `rules/` contains the rules, a folder per subject.
 
 To add a rule, write one function in the right module of `rules/`, with the decorator of its severity, and add a faulty
 and a correct snippet to `tests/data/review/`. A rule names the id of a symptom page, which has title, cause and advice.

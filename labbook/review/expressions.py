@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import is_call
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.names import defaults, dotted_target, last_name
 from labbook.review.source_file import Source
@@ -106,3 +106,16 @@ def made_of(code: Code, source: Source, node: ast.AST, depth: int = _DEPTH) -> I
 def names_in(code: Code, source: Source, node: ast.AST) -> set[str]:
     """Return the last parts of all names that an expression was made of."""
     return {last_name(one) for one in made_of(code, source, node)} - {""}
+
+
+def input_and_axis(source: Source, call: ast.Call) -> tuple[ast.expr | None, int | None]:
+    """Returns the tensor of `x.argmax(1)` and `torch.argmax(x, dim=1)`, and the axis along which it is reduced."""
+    if isinstance(call.func, ast.Attribute) and not source.dotted(call.func):
+        return call.func.value, axis_of(call, 0)
+    return next(iter(call.args), None), axis_of(call, 1)
+
+
+def axis_of(call: ast.Call, place: int) -> int | None:
+    """Returns the axis of a call, by its name or position; `None` if it is not written as a number."""
+    axis = number(argument(call, place, "dim", "axis"))
+    return int(axis) if axis is not None else None

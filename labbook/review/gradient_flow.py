@@ -350,3 +350,13 @@ def is_under_no_grad(source: Source, node: ast.AST) -> bool:
 def _turns_off(node: ast.expr) -> bool:
     text = ast.unparse(node)
     return any(word in text for word in ("no_grad", "inference_mode", "set_grad_enabled", "grad_enabled"))
+
+
+def trains(code: Code) -> bool:
+    """Whether a loop of the code calls `backward`."""
+    return any(
+        found
+        for source in code.sources
+        for _, found in step_loops(code, source)
+        if any(e.what == "backward" for e in found)
+    )

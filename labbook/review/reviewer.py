@@ -22,11 +22,11 @@ from labbook.store.text.sentences import Sentences
 
 RULES = tuple(
     rule
-    for module in pkgutil.iter_modules(_rules.__path__)
-    for rule in vars(import_module(f"{_rules.__name__}.{module.name}")).values()
+    for module in pkgutil.walk_packages(_rules.__path__, f"{_rules.__name__}.")
+    for rule in vars(import_module(module.name)).values()
     if isinstance(rule, Rule)
 )
-"""All rules of the review, in the order of the modules of `review/rules/` and of the functions in them."""
+"""All rules of the review, in the order of the folders and modules of `review/rules/` and of the functions in them."""
 
 _MAX_FILES = 5000
 _SKIPPED = {"node_modules", "__pycache__", "site-packages", "build", "dist", "venv", "env"}

@@ -10,7 +10,7 @@ from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import both_orders, made_of, signed_terms
 from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loops, of_type, walk
-from labbook.review.rules.attention_scores import attentions
+from labbook.review.rules.model.attention_scores import attentions
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

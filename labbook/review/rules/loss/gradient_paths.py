@@ -1,4 +1,4 @@
-"""Rules about gradients that are cut, or should be: samples, twin networks; and about the divisor of a metric."""
+"""Rules about gradients that are cut, or should be: samples, twin networks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, is_call
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import dotted_target, last_name, of_type
-from labbook.review.rules.data_pipeline import find_loader
+from labbook.review.names import last_name
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -89,37 +88,3 @@ def _is_similarity(source: Source, node: ast.AST) -> bool:
     if not is_call(node, "cosine_similarity") or len(node.args) < 2:
         return False
     return source.dotted(node.func).startswith(("torch.", "paddle."))
-
-
-@warning(
-    "metric_divided_by_batches",
-    "torch.utils.data.DataLoader: its length is the number of batches; the same in paddle",
-    row="loop-bug",
-)
-def metric_over_batches(code: Code, source: Source) -> Iterator[Hit]:
-    """The number of right predictions is divided by the number of batches."""
-    for node in source.of_type(ast.BinOp):
-        if not isinstance(node.op, ast.Div) or not isinstance(node.right, ast.Call):
-            continue
-        counted = node.left
-        while isinstance(counted, ast.BinOp) and isinstance(counted.op, ast.Mult):
-            counted = counted.right if isinstance(counted.left, ast.Constant) else counted.left
-        name, length = dotted_target(counted), node.right
-        if not name or last_name(length.func) != "len" or len(length.args) != 1:
-            continue
-        loader = find_loader(code, source, length.args[0])
-        size = argument(loader.call, 1, "batch_size") if loader is not None else None
-        if size is None or (isinstance(size, ast.Constant) and size.value in (1, None)):
-            continue
-        scope = source.function(node) or source.tree
-        sums = [one.value for one in of_type(ast.walk(scope), ast.AugAssign) if dotted_target(one.target) == name]
-        if sums and all(_counts_right(one) for one in sums):
-            yield Hit(node, {"count": name, "loader": ast.unparse(length.args[0])})
-
-
-def _counts_right(node: ast.expr) -> bool:
-    """Whether this is the number of equal elements: `(prediction == label).sum().item()`."""
-    called = {last_name(one.func) for one in of_type(ast.walk(node), ast.Call)}
-    equal = any(isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq) for one in ast.walk(node))
-    divided = any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div) for one in ast.walk(node))
-    return "sum" in called and (equal or "eq" in called) and "mean" not in called and not divided

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code, Kind
-from labbook.review.gradient_flow import step_loops
+from labbook.review.gradient_flow import step_loops, trains
+from labbook.review.loaders import INPUTS, LABELS, LOADERS, find_loader
 from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, named_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
-LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader", "paddle.io.DataLoader")
 _PLAIN_DATASETS = {"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset", "paddle.io.Dataset", "object"}
 _KNOWN_DATASETS = (
     *("torch.utils.data.TensorDataset", "torchvision.datasets."),
@@ -22,22 +21,6 @@ _KNOWN_DATASETS = (
 _SAMPLERS_OF_RANKS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
 _ITERATORS = ("zip", "map", "filter", "iter", "enumerate")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
-
-_PARTS = r"(?:train|val|valid|test)"
-LABELS = re.compile(rf"(?P<part>(?:{_PARTS}_)?)(?:y|ys|labels?|targets?)(?P<end>(?:_?{_PARTS})?)", re.IGNORECASE)
-INPUTS = re.compile(
-    rf"(?P<part>(?:{_PARTS}_)?)(?:x|xs|data|images?|imgs?|features?|inputs?|samples?|texts?|sentences?)"
-    rf"(?P<end>(?:_?{_PARTS})?)",
-    re.IGNORECASE,
-)
-
-
-def find_loader(code: Code, source: Source, node: ast.expr) -> Kind | None:
-    """Return the loader that is iterated, or `None`."""
-    while is_call(node, "enumerate", "tqdm", "iter", "track") and node.args:
-        node = node.args[0]
-    kind = code.kind(source, node)
-    return kind if kind is not None and kind.name in LOADERS else None
 
 
 @warning(
@@ -273,13 +256,3 @@ def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
         if _is_validation(name.removeprefix("self.").lower()) or "train" not in ast.unparse(statement or node).lower():
             continue
         yield Hit(node, {"name": name or "sampler"})
-
-
-def trains(code: Code) -> bool:
-    """Whether a loop of the code calls `backward`."""
-    return any(
-        found
-        for source in code.sources
-        for _, found in step_loops(code, source)
-        if any(e.what == "backward" for e in found)
-    )

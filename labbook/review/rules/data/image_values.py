@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of, without_form
+from labbook.review.gradient_flow import trains
+from labbook.review.loaders import find_loader
 from labbook.review.names import dotted_target, last_name, of_type, parameters, walk
-from labbook.review.rules.data_pipeline import find_loader, trains
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
-from labbook.review.expressions import number
+from labbook.review.expressions import axis_of
 from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
@@ -272,19 +272,6 @@ def _softmax_input(code: Code, source: Source, call: ast.Call) -> ast.expr | Non
     if not dotted and name in ("softmax", "log_softmax") and kind is None and isinstance(call.func, ast.Attribute):
         return call.func.value if axis_of(call, 0) == 0 else None
     return None
-
-
-def input_and_axis(source: Source, call: ast.Call) -> tuple[ast.expr | None, int | None]:
-    """Returns the tensor of `x.argmax(1)` and `torch.argmax(x, dim=1)`, and the axis along which it is reduced."""
-    if isinstance(call.func, ast.Attribute) and not source.dotted(call.func):
-        return call.func.value, axis_of(call, 0)
-    return next(iter(call.args), None), axis_of(call, 1)
-
-
-def axis_of(call: ast.Call, place: int) -> int | None:
-    """Returns the axis of a call, by its name or position; `None` if it is not written as a number."""
-    axis = number(argument(call, place, "dim", "axis"))
-    return int(axis) if axis is not None else None
 
 
 def _sees_batches(code: Code, source: Source, forward: Function) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_optimizer
+from labbook.review.loaders import LOADERS
 from labbook.review.names import dotted_target, last_name
-from labbook.review.rules.data_pipeline import LOADERS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

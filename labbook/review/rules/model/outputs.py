@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
-from labbook.review.expressions import without_form
+from labbook.review.expressions import axis_of, input_and_axis, without_form
 from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, of_type, parameters, returned_values
-from labbook.review.rules.model_classes import axis_of, input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

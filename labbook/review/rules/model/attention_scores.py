@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import calls_of, is_call
 from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
-from labbook.review.expressions import made_of, names_in
+from labbook.review.expressions import axis_of, made_of, names_in
 from labbook.review.names import Function, assigned_value, assigns, dotted_target, last_name, of_type, parameters, walk
-from labbook.review.rules.model_classes import axis_of
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 

@@ -21,7 +21,7 @@ from labbook.review.names import (
     walk,
 )
 from labbook.review.output_activation import last_operation
-from labbook.review.rules.minimised_terms import minimised_losses
+from labbook.review.rules.loss.minimised_terms import minimised_losses
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

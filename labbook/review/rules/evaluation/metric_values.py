@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, calls_of, is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import names_in, number, signed_terms, without_form
+from labbook.review.expressions import input_and_axis, names_in, number, signed_terms, without_form
+from labbook.review.loaders import find_loader
 from labbook.review.names import assigns, dotted_target, last_name, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
-from labbook.review.rules.data_pipeline import find_loader
-from labbook.review.rules.model_classes import input_and_axis
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 

@@ -1,0 +1,9 @@
+"""Rules about evaluation: what a metric is computed from and what it is divided by.
+
+- `metric_values`: the scale of the scores, the threshold, the labels, and the part of the data that a metric is of.
+- `running_totals`: totals over batches that are overwritten, never reset or divided by another length; lists of
+  predictions that hold one batch only.
+
+Metrics that a run prints or logs are judged by `health/`; which one is the headline is decided in `findings/`.
+Rules about the mode of a model in an evaluation belong to `loop/modes_and_devices`.
+"""
