@@ -22,7 +22,6 @@ _WITH_PARAMETERS = (
     *("MultiheadAttention", "MultiHeadAttention", "Transformer", "Bilinear", "SyncBatchNorm", "PReLU"),
 )
 _SAMPLED = re.compile(r"monte.?carlo|mc_?dropout|bayesian|uncertaint", re.IGNORECASE)
-_OF_SETS = re.compile(r"Sets?(?=[A-Z]|$)|Bag(?=[A-Z]|$)|Unordered|Permutation|^I?SAB$|^PMA$")
 _REGISTERING = {
     *("ModuleList", "ModuleDict", "LayerList", "LayerDict", "Sequential", "add_module", "add_sublayer", "setattr"),
     *("register_module", "ParameterList", "ParameterDict"),
@@ -314,14 +313,6 @@ def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
                 {"value": str(value), "turned": f"{1 - value:.4g}", "share": f"{value:.0%}"},
                 "note" if value == 0.9 else "",
             )
-
-
-@note("positions_missing", "Lee et al. 2019, Set Transformer", row="loop-bug", explains=True)
-def sets_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
-    """A model is named after sets, which have no order."""
-    for node in _models(code, source):
-        if _OF_SETS.search(node.name):
-            yield Hit(node, {"model": node.name})
 
 
 @note(
