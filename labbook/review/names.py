@@ -51,6 +51,16 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def last_names(node: ast.AST) -> set[str]:
+    """Return the last names of all names, attributes and calls in a tree."""
+    return {last_name(one) for one in ast.walk(node)} - {""}
+
+
+def contains(outer: ast.AST, node: ast.AST) -> bool:
+    """Whether a node is in a tree."""
+    return any(one is node for one in ast.walk(outer))
+
+
 def of_type(nodes: Iterable[ast.AST], kind: type[Node]) -> Iterator[Node]:
     """Yield the nodes of one kind of syntax."""
     return (node for node in nodes if isinstance(node, kind))

@@ -1,4 +1,4 @@
-"""Rules about validation data that training has seen, or that are scaled by themselves: scalers and windows."""
+"""Rules about validation data that training has seen: nodes of a graph, folds, windows that overlap, rows drawn twice."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from labbook.review.call_syntax import calls_of, is_call, receiver
-from labbook.review.code_index import Code, Kind
+from labbook.review.code_index import Code
 from labbook.review.eval_loops import names_evaluation
-from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import Function, assigns, dotted_target, last_name, parameters, walk
+from labbook.review.names import assigns, dotted_target, last_name, walk
 from labbook.review.source_file import Source
-from labbook.review.violation import Hit, note, warning
+from labbook.review.violation import Hit, warning
 
-_FITTED = ("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection")
-_STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normalizer", "Function", "Polynomial")
-"""Beginnings of the names of classes that learn no statistics of the rows."""
-
-_HELD_OUT = re.compile(r"(?<!la)test|valid(?:ation)?|val|dev|eval|te(?=$|_)")
-_PART = re.compile(r"(?:^|_)(?:val|valid|validation|test|dev)(?:$|_)")
+HELD_OUT = re.compile(r"(?<!la)test|valid(?:ation)?|val|dev|eval|te(?=$|_)")
 _NODES = re.compile(
     r"^(?:idx_)?(train|val|test)(?:(?<=idx_train)|(?<=idx_val)|(?<=idx_test)|_mask|_idx|_index|_nodes)$"
 )
@@ -29,115 +23,6 @@ _REMAINDERS = ("setdiff1d", "drop", "isin", "delete", "difference", "in1d")
 """Functions that take the rows of one part out of the other."""
 
 _SPLITS = ("random_split", "train_test_split")
-
-
-@warning("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
-def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
-    """A scaler is fitted on all rows, which are split into training and validation data only after that."""
-    for node in source.of_type(ast.Call):
-        if not node.args:
-            continue
-        rows = node.args[0]
-        while is_call(rows, "fit_transform") and rows.args:
-            rows = rows.args[0]
-        name, kind = dotted_target(rows), _scaler(code, source, node)
-        if kind is None or not name or "train" in name.lower():
-            continue
-        names = _transformed(source, node, name, dotted_target(getattr(node.func, "value", node)))
-        splits = [*code.calls.get("train_test_split", ()), *code.calls.get("split", ())]
-        for where, split in splits:
-            after = where is source and source.function(split) is source.function(node) and split.lineno > node.lineno
-            divides = last_name(split.func) != "split" or _is_split_of_folds(code, where, split)
-            if after and divides and any(dotted_target(one) in names for one in split.args):
-                yield Hit(node, {"fitted": kind.name.rpartition(".")[2], "rows": name})
-                break
-
-
-def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
-    """Names of what a fitted scaler makes of the rows that it was fitted on, and of the rows themselves."""
-    names = {rows} if last_name(fit.func) == "fit" else set()
-    for node in source.of_type(ast.Assign):
-        if not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
-            continue
-        call = node.value
-        is_result = call is fit or (
-            last_name(call.func) == "transform"
-            and dotted_target(getattr(call.func, "value", call)) == scaler != ""
-            and [dotted_target(one) for one in call.args[:1]] == [rows]
-        )
-        names |= {dotted_target(node.targets[0])} - {""} if is_result else set()
-    return names
-
-
-@note("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
-def scaled_before_split(code: Code, source: Source) -> Iterator[Hit]:
-    """All rows are scaled by their own mean and deviation, and divided into training and validation data after that."""
-    for node in source.of_type(ast.Assign):
-        if not isinstance(node.value, ast.BinOp):
-            continue
-        name = dotted_target(node.targets[0])
-        rows = _scaled_by_themselves(code, source, node.value)
-        scope = source.function(node)
-        body = scope.body if scope is not None else source.tree.body
-        if name and rows and "train" not in rows.lower() and _is_divided(walk(body), name, node.lineno):
-            yield Hit(node, {"rows": rows, "code": ast.unparse(node)})
-
-
-def _scaled_by_themselves(code: Code, source: Source, node: ast.BinOp) -> str:
-    """The name of the rows in `(x - x.mean(0)) / x.std(0)`, through names of the mean and the deviation; or ""."""
-    is_scaled = isinstance(node.op, ast.Div) and isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Sub)
-    rows = dotted_target(node.left.left) if is_scaled else ""  # type: ignore[attr-defined]
-    sides = ((getattr(node.left, "right", node), ("mean", "min")), (node.right, ("std", "max")))
-    for part, wanted in sides if rows else ():
-        calls = [
-            one for one in made_of(code, source, part) if isinstance(one, ast.Call) and last_name(one.func) in wanted
-        ]
-        of_rows = [
-            one
-            for one in calls
-            if rows in (dotted_target(getattr(one.func, "value", one)), *map(dotted_target, one.args))
-        ]
-        if not of_rows or any(ast.unparse(k.value) in ("1", "-1") for one in of_rows for k in one.keywords):
-            return ""
-    return rows
-
-
-def _is_divided(nodes: Iterator[ast.AST], name: str, after: int) -> bool:
-    """Whether rows are split at random, or into those before and those after a row, below a line."""
-    ends: set[str] = set()
-    for node in nodes:
-        if getattr(node, "lineno", 0) <= after:
-            continue
-        split = node.args if is_call(node, "train_test_split") else ()
-        if any(dotted_target(one) == name for one in split):
-            return True
-        cut = node.slice if isinstance(node, ast.Subscript) and dotted_target(node.value) == name else None
-        if isinstance(cut, ast.Slice) and (cut.lower is None) != (cut.upper is None):
-            ends.add(f"before {ast.unparse(cut.upper)}" if cut.upper is not None else f"after {ast.unparse(cut.lower)}")  # type: ignore[arg-type]
-    return any(one.startswith("before ") and one.replace("before", "after") in ends for one in ends)
-
-
-@warning("validation_inputs_differ", "scikit-learn, Common pitfalls: inconsistent preprocessing", row="data")
-def fitted_again(code: Code, source: Source) -> Iterator[Hit]:
-    """A scaler is fitted on held-out rows although the same kind of scaler was fitted on those of training."""
-    fits = [
-        (node, source.function(node), ast.unparse(node.args[0]), kind.name)
-        for node in source.of_type(ast.Call)
-        if node.args and (kind := _scaler(code, source, node)) is not None
-    ]
-    for node, function, rows, fitted in fits:
-        twins = {_HELD_OUT.sub(part, rows) for part in ("train", "tr", "training")} - {rows}
-        if any(its == fitted and where is function and one in twins for _, where, one, its in fits):
-            yield Hit(node, {"fitted": fitted.rpartition(".")[2], "rows": rows})
-
-
-def _scaler(code: Code, source: Source, fit: ast.Call) -> Kind | None:
-    """The object of a call of `fit`, if it is of scikit-learn and learns statistics of the rows; else `None`."""
-    if not isinstance(fit.func, ast.Attribute) or fit.func.attr not in ("fit", "fit_transform"):
-        return None
-    kind = code.kind(source, fit.func.value)
-    package, _, fitted = kind.name.rpartition(".") if kind is not None else ("", "", "")
-    return kind if package in _FITTED and not fitted.startswith(_STATELESS) else None
 
 
 @warning("train_val_overlap", "scikit-learn, TimeSeriesSplit: samples of a series depend on those before", row="data")
@@ -261,7 +146,7 @@ def _is_stored(source: Source, node: ast.AST) -> bool:
 def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
     """The folds of a cross-validation train one model, which has seen the validation rows in the folds before."""
     for loop in source.of_type(ast.For):
-        if not any(isinstance(one, ast.Call) and _is_split_of_folds(code, source, one) for one in ast.walk(loop.iter)):
+        if not any(isinstance(one, ast.Call) and is_split_of_folds(code, source, one) for one in ast.walk(loop.iter)):
             continue
         called = [one for _, one in reached_nodes(code, source, loop.body)]
         steps = (one for one in events(code, source, loop.body) if one.what == "step" and one.sure)
@@ -283,7 +168,8 @@ def _model_of(code: Code, source: Source, optimizer: str, loop: ast.For) -> str:
     return dotted_target(given.func.value) if is_method else ""  # type: ignore[union-attr]
 
 
-def _is_split_of_folds(code: Code, source: Source, call: ast.Call) -> bool:
+def is_split_of_folds(code: Code, source: Source, call: ast.Call) -> bool:
+    """Whether this is `split` of a cross-validation of scikit-learn, which yields each fold in turn."""
     kind = code.kind(source, receiver(call))
     return last_name(call.func) == "split" and kind is not None and kind.name.rpartition(".")[2].endswith("KFold")
 
@@ -309,7 +195,7 @@ def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
         inner = target.value if isinstance(target.value, ast.Attribute) else None
         part = dotted_target(inner.value) if inner is not None and inner.attr == "dataset" else ""
         is_replaced = any(one.attr == "dataset" and dotted_target(one.value) == part for one in attributes)
-        if part and _HELD_OUT.search(part) and not is_replaced:
+        if part and HELD_OUT.search(part) and not is_replaced:
             yield Hit(target, {"part": part, "code": ast.unparse(source.statement(target) or target)})
 
 
@@ -327,56 +213,5 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
         rows = call.args[:1] if source.dotted(call.func) else [call.func]
         key = (source.function(node), ast.unparse(rows[0]) if rows else "")
         before, first = draws.setdefault(key, (name, node))
-        if "train" in before.lower() and first is not node and _HELD_OUT.search(name) and "train" not in name.lower():
+        if "train" in before.lower() and first is not node and HELD_OUT.search(name) and "train" not in name.lower():
             yield Hit(node, {"name": name, "other": before, "rows": key[1].removesuffix(".sample")})
-
-
-@warning(
-    "label_noise_or_shuffled",
-    "torchvision.datasets.DatasetFolder: class_to_idx is made of the sorted names of all classes",
-    row="data",
-)
-def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
-    """Training and validation data number their classes or words themselves, in the order in which they find them."""
-    for node in source.of_type(ast.DictComp):
-        function = source.function(node)
-        if function is None or not _numbers_by_appearance(code, source, node):
-            continue
-        owner = source.class_of(function)
-        shared = {
-            name for one in source.parents_of(node) if isinstance(one, ast.If) for name in _missing_names(one.test)
-        }
-        is_made = owner is not None and function.name == "__init__"
-        calls = code.calls.get(owner.name if is_made and owner is not None else function.name, ())
-        alone = [where.statement(call) for where, call in calls if not _is_given(function, call, shared, is_made)]
-        names = {last_name(one) for statement in alone if statement is not None for one in ast.walk(statement)}
-        if len(alone) > 1 and any(map(_PART.search, names)) and any("train" in one for one in names):
-            yield Hit(node, {"code": ast.unparse(node.generators[0].iter)})
-
-
-def _numbers_by_appearance(code: Code, source: Source, node: ast.DictComp) -> bool:
-    """Whether this is `{name: i for i, name in enumerate(names)}` with names of a parameter that are not sorted."""
-    places = node.generators[0]
-    call = places.iter
-    if not is_call(call, "enumerate") or not isinstance(places.target, ast.Tuple):
-        return False
-    if dotted_target(places.target.elts[0]) not in map(dotted_target, ast.walk(node.value)):
-        return False
-    nodes = [one for given in call.args for one in made_of(code, source, given)]
-    called = {last_name(one.func) for one in nodes if isinstance(one, ast.Call)}
-    function = source.function(node)
-    read = {one.id for one in nodes if isinstance(one, ast.Name)} & (set(parameters(function)) if function else set())
-    return bool(called & {"set", "fromkeys", "Counter"}) and "sorted" not in called and bool(read - {"self"})
-
-
-def _missing_names(test: ast.expr) -> set[str]:
-    """The names that a test finds to be `None`."""
-    is_test = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
-    return {dotted_target(test.left)} if is_test else set()  # type: ignore[attr-defined]
-
-
-def _is_given(function: Function, call: ast.Call, names: Set[str], is_method: bool) -> bool:
-    """Whether a call has an argument for one of some parameters."""
-    places = parameters(function)[1:] if is_method else parameters(function)
-    given = {*places[: len(call.args)], *(one.arg for one in call.keywords)}
-    return bool(names & given)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
-from labbook.review.names import last_name
+from labbook.review.names import last_name, last_names
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -41,7 +41,7 @@ def samples_of_classes(code: Code, source: Source) -> Iterator[Hit]:
     """A sampler draws as many samples in an epoch as there are classes, or as a batch has."""
     for where, call in code.calls.get("WeightedRandomSampler", ()):
         drawn = argument(call, 1, "num_samples") if where is source else None
-        names = {last_name(one) for one in ast.walk(drawn)} - {""} if drawn is not None else set()
+        names = last_names(drawn) if drawn is not None else set()
         if drawn is None or names & {"min", "max", "sum"}:
             continue
         lengths = [one for one in ast.walk(drawn) if is_call(one, "len")]

@@ -10,7 +10,7 @@ from labbook.review.call_syntax import argument, calls_of, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import input_and_axis, names_in, number, signed_terms, without_form
 from labbook.review.loaders import find_loader
-from labbook.review.names import assigns, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.names import assigns, dotted_target, last_name, last_names, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -87,7 +87,7 @@ def _is_compared(node: ast.AST, names: set[str], call: ast.Call) -> bool:
 def total_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """A total over batches is divided by the length of one epoch, and is never set back to 0 between epochs."""
     for epochs in source.of_type(ast.For):
-        counter = {last_name(one) for one in ast.walk(epochs.target)} - {""}
+        counter = last_names(epochs.target)
         for batches in (one for one in epochs.body if isinstance(one, ast.For)):
             sums = {
                 dotted_target(one.target)

@@ -16,6 +16,7 @@ from labbook.review.names import (
     assigns,
     dotted_target,
     last_name,
+    last_names,
     loop_of,
     member_key,
     of_type,
@@ -270,7 +271,7 @@ def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
     copies: dict[str, ast.Assign] = {}
     for node in (one for one in source.of_type(ast.Assign) if dotted_target(one.targets[0])):
         name = last_name(node.targets[0])
-        called = {last_name(one) for one in ast.walk(node.value)} & {"state_dict", "deepcopy"}
+        called = last_names(node.value) & {"state_dict", "deepcopy"}
         if name.startswith("best") and ("state_dict" in called or ("deepcopy" in called and "model" in name)):
             copies.setdefault(name, node)
     names = (one for one in source.nodes if isinstance(one, (ast.Name, ast.Attribute)) and last_name(one) in copies)

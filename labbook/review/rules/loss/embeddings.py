@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import both_orders, signed_terms
-from labbook.review.names import dotted_target, last_name, of_type, parameters
+from labbook.review.names import dotted_target, last_name, last_names, of_type, parameters
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -143,7 +143,7 @@ def margin_reversed(code: Code, source: Source) -> Iterator[Hit]:
             continue
         distances = {name for name, _ in _hinge_terms(found[0]) if "margin" not in name.lower()}
         other = parts[0] if hinges[1] else parts[1]
-        if distances & {last_name(one) for one in ast.walk(other)}:
+        if distances & last_names(other):
             yield Hit(found[0], {"code": ast.unparse(found[0])})
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.names import SCOPES, assigns, dotted_target, last_name, of_type, walk
+from labbook.review.names import SCOPES, assigns, dotted_target, last_name, last_names, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -75,7 +75,7 @@ def token_without_parameter(code: Code, source: Source) -> Iterator[Hit]:
             if not _LEARNED.search(name):
                 continue
             drawn = [one for one in of_type(ast.walk(node), ast.Call) if source.dotted(one.func) in _DRAWN]
-            wrapped = {last_name(one) for one in ast.walk(node)} & {"Parameter", "register_buffer", "create_parameter"}
+            wrapped = last_names(node) & {"Parameter", "register_buffer", "create_parameter"}
             uses = [one for one in source.of_type(ast.Attribute) if f"self.{one.attr}" == name]
             inside = all(source.class_of(one) is cls for one in uses)
             if drawn and not wrapped and inside and len(uses) > 1:

@@ -1,6 +1,6 @@
 """Rules about reinforcement learning: what an agent learns from its episodes.
 
-- `policy_gradients`: the sign of a policy gradient, its actions, returns, advantages and probabilities.
+- `policy_gradients`: the sign of a policy gradient, its actions, advantages and probabilities; `returns`: their order.
 - `q_learning`: target networks that are never updated, the value that is corrected, the direction of exploration.
 - `terminal_states`: the end of an episode, behind which no value counts.
 

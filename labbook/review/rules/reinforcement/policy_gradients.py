@@ -1,4 +1,4 @@
-"""Rules about reinforcement learning: the sign of a policy gradient, its actions, returns and probabilities."""
+"""Rules about reinforcement learning: the sign of a policy gradient, its actions and probabilities."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from labbook.review.names import (
     assigns,
     dotted_target,
     last_name,
+    last_names,
     of_type,
     parameters,
     walk,
@@ -26,7 +27,7 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 _LOG_PROBABILITY = re.compile(r"(?:^|_)log_?(?:probs?|pi|p)s?(?:$|_)", re.IGNORECASE)
-_GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
+GAIN = re.compile(r"(?:^|_)(?:rewards?|returns?|advantages?|adv)(?:$|_)", re.IGNORECASE)
 _TURNED = re.compile(r"neg|minus|cost|loss|penalt", re.IGNORECASE)
 _COEFFICIENT = re.compile(r"(?:^|_)(?:beta|coefs?|coeffs?|coefficient|weight)(?:$|_)", re.IGNORECASE)
 _SHORT = 4
@@ -191,7 +192,7 @@ def _products(code: Code, source: Source, node: ast.expr) -> Iterator[tuple[int,
     for sign, term in signed_terms(node):
         signs, names = _factors(code, source, term)
         chance = [name for name in names if _LOG_PROBABILITY.search(name) and not _TURNED.search(name)]
-        gain = [name for name in names if _GAIN.search(name) and not _TURNED.search(name)]
+        gain = [name for name in names if GAIN.search(name) and not _TURNED.search(name)]
         if len(chance) == len(gain) == 1 and len(names) == 2:
             yield sign * signs, chance[0], gain[0]
 
@@ -233,8 +234,8 @@ def _turns_sign(function: Function) -> bool:
 def _is_negated(source: Source, name: str) -> bool:
     """Whether a name is used with a minus before it, or subtracted, anywhere in the file."""
     return any(
-        (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and name in _names(node.operand))
-        or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and name in _names(node.right))
+        (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and name in last_names(node.operand))
+        or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and name in last_names(node.right))
         for node in source.nodes
     )
 
@@ -248,15 +249,11 @@ def _may_be_negative(source: Source, name: str) -> bool:
             if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub) and one is node.value:
                 return True
             if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub):
-                if any(_GAIN.search(other) for other in _names(one.right) - _names(one.left)):
+                if any(GAIN.search(other) for other in last_names(one.right) - last_names(one.left)):
                     return True
             elif last_name(one) in _ENTROPIES or _TURNED.search(last_name(one)):
                 return True
     return False
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {last_name(one) for one in ast.walk(node)} - {""}
 
 
 @warning(
@@ -274,92 +271,11 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
         scope = source.function(call) or source.tree
         taken = (one for one in of_type(ast.walk(scope), ast.Call) if one is not drawn)
         statement = source.statement(call)
-        names = _names(statement) if statement is not None else set()
+        names = last_names(statement) if statement is not None else set()
         if not any("entropy" in name.lower() for name in names) and any(
             ast.unparse(one.func) == again for one in taken
         ):
             yield Hit(call, {"call": ast.unparse(call)})
-
-
-@warning(
-    "policy_gradient_mismatched",
-    "Sutton and Barto, Reinforcement Learning (2018), 3.3: a return contains the rewards after it",
-    row="loop-bug",
-)
-def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
-    """Returns are added up from the first reward on: each contains the rewards before it instead of those after it."""
-    for loop in source.of_type(ast.For):
-        rewards, reward = dotted_target(loop.iter), dotted_target(loop.target)
-        scope = source.function(loop) or source.tree
-        if not _GAIN.search(rewards) or not reward or _is_turned(scope, rewards):
-            continue
-        for node in (one for one in loop.body if isinstance(one, ast.Assign)):
-            total = dotted_target(node.targets[0])
-            kept = [
-                dotted_target(one.func.value)  # type: ignore[attr-defined]
-                for one in of_type(walk(loop.body), ast.Call)
-                if last_name(one.func) == "append" and _names(one) & {total}
-            ]
-            # A return that runs on over episodes scales the rewards.
-            block, index = source.blocks.get(loop, ([], 0))
-            fresh = {name for name in (total, *kept) if any(assigns(one, name) for one in block[:index])}
-            turned = any(_is_turned(scope, one) for one in kept)
-            if _is_discounted(node.value, reward, total) and kept and not turned and fresh >= {total, *kept}:
-                yield Hit(loop, {"rewards": rewards, "returns": kept[0]})
-
-
-@warning(
-    "policy_gradient_mismatched",
-    "PyTorch examples, REINFORCE: `returns.appendleft(R)` while the rewards are read from the end",
-    row="loop-bug",
-)
-def returns_left_reversed(code: Code, source: Source) -> Iterator[Hit]:
-    """Returns are added up from the last reward on and appended: the first return belongs to the last action."""
-    turns = [node for node in source.nodes if _turned_names(node)]
-    for loop in source.of_type(ast.For):
-        if not _turned_names(loop.iter) or any(one is not loop.iter for one in turns):
-            continue
-        for node in (one for one in loop.body if isinstance(one, ast.Assign)):
-            total = dotted_target(node.targets[0])
-            kept = [
-                dotted_target(one.func.value)  # type: ignore[attr-defined]
-                for one in walk(loop.body)
-                if is_call(one, "append") and _names(one) & {total}
-            ]
-            if (
-                total
-                and total in {dotted_target(one) for one in ast.walk(node.value)}
-                and kept
-                and code.calls["log_prob"]
-            ):
-                yield Hit(loop, {"returns": kept[0]})
-
-
-def _is_discounted(node: ast.expr, reward: str, total: str) -> bool:
-    """Whether this is `reward + gamma * total`."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
-        return False
-    sides = (node.left, node.right) if dotted_target(node.left) == reward else (node.right, node.left)
-    product = sides[1]
-    return (
-        dotted_target(sides[0]) == reward
-        and isinstance(product, ast.BinOp)
-        and isinstance(product.op, ast.Mult)
-        and total in (dotted_target(product.left), dotted_target(product.right))
-    )
-
-
-def _is_turned(scope: ast.AST, name: str) -> bool:
-    """Whether a list is put into the opposite order."""
-    return any(name in _turned_names(node) for node in ast.walk(scope))
-
-
-def _turned_names(node: ast.AST) -> set[str]:
-    """Names in what is put into the opposite order: `reversed(x)`, `x[::-1]`, `x.reverse()`, `x.flip(0)`; else none."""
-    if is_call(node, "reversed", "reverse", "flip", "flipud"):
-        return (_names(node) | {dotted_target(one) for one in ast.walk(node)}) - {""}
-    is_cut = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.step is not None
-    return {dotted_target(node.value), last_name(node.value)} if is_cut else set()  # type: ignore[attr-defined]
 
 
 @warning("softmax_before_cross_entropy", "torch.distributions.Categorical: logits are unnormalised", row="loop-bug")
