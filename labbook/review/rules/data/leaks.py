@@ -1,4 +1,4 @@
-"""Rules about validation data that training has seen: nodes of a graph, folds, windows that overlap, rows drawn twice."""
+"""Rules about validation data that training has seen: nodes of graphs, folds, overlapping windows, rows drawn twice."""
 
 from __future__ import annotations
 
