@@ -203,6 +203,24 @@ def test_softmax_module_over_one(ask, make_model, looks):
     assert ask("softmax_wrong_axis", signals={"models": (model,), "tensors": tensors}).verdict == "fail"
 
 
+@pytest.mark.parametrize(
+    ("middle", "feeds", "verdict"),
+    [
+        (400, [[1, 2], [2, 3], [1, 3]], "warn"),
+        (400, [[1, 3], [1, 4]], "note"),  # another layer reads the wide one, too
+        (100, [[1, 3]], "note"),
+        (40, [[1, 3]], None),
+        (400, [[1, 2], [2, 3]], None),
+    ],
+)
+def test_a_wide_layer_between_linear_ones(ask, make_model, middle, feeds, verdict):
+    widths = {1: (100, middle), 3: (middle, 100), 4: (middle, 100)}
+    options = {i: {"in_features": a, "out_features": b} for i, (a, b) in widths.items()}
+    model = make_model("Linear", "Dropout", "Linear", "Linear", options=options, feeds=feeds)
+    answer = ask("missing_nonlinearity", signals={"models": (model,)})
+    assert (answer and answer.verdict) == verdict
+
+
 def test_order_of_layers(ask, make_model):
     wide = {i: {"in_features": 100, "out_features": 100} for i in (1, 2)}
     model = make_model("Linear", "Linear", options=wide, feeds=[[1, 2]])

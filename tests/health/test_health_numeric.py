@@ -263,6 +263,26 @@ def test_an_eps_above_the_variance_of_the_inputs(ask, make_model, looks, eps, de
 
 
 @in_one_test(
+    ("kind", "deviation", "variance", "weight", "verdict"),
+    [
+        ("Norm", 0.1, 0.5, 4.0, "warn"),
+        ("Norm", 0.1, 0.001, 4.0, None),  # a small input, beside which the usual eps counts
+        ("Norm", 0.1, 0.5, 0.0, None),  # begins at 0 on purpose
+        ("Norm", 0.98, 0.5, 4.0, None),
+        ("BatchNorm", 0.1, 0.5, 4.0, None),
+    ],
+)
+def test_an_eps_of_the_program_that_shrinks(ask, make_model, looks, kind, deviation, variance, weight, verdict):
+    model = make_model("Linear", kind)
+    model["modules"][2]["package"] = ""
+    model["parameters"][0] |= {"name": "layer2.gain", "shape": [16]}
+    row = {"i": 2, "training": True, "mean": 0.0, "std": deviation, "row_var": variance, "shape": [8, 16]}
+    tensors = looks(modules=lambda _: [row], params=lambda _: [{"i": 0, "w": weight, "g": 1.0}])
+    found = ask("norm_output_wrong", signals={"models": (model,), "tensors": tensors})
+    assert (found and found.verdict) == verdict
+
+
+@in_one_test(
     ("kind", "package", "mean", "weight", "verdict"),
     [
         ("LayerNorm", "", 1.4, 4.0, "warn"),

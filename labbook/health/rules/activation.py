@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -198,20 +199,29 @@ def _first_collapsed(root: Module, signals: Signals) -> Module | None:
     return None
 
 
-@check("missing_nonlinearity", family="activation", tier=3, needs=("models",))
+@check("missing_nonlinearity", family="activation", tier=2, needs=("models",))
 def activations_between(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the output of one linear or convolution layer is directly the input of another.
+    """Whether the output of one linear or convolution layer is, but for a dropout, directly the input of another.
 
-    Source: a hint (tier 3); NeuraLint, UMLAUT. A narrow layer in between, as in low-rank adapters, is on purpose.
+    Source: NeuraLint, UMLAUT. A narrow layer in between, as in low-rank adapters, is on purpose. A warning is a logical
+    invariant: the product of two matrices has no rank above its smaller side, so that a wider layer between two linear
+    ones, which nothing else reads, adds nothing. All else is a note.
     """
-    found = []
-    for first, second in _connected_pairs(signals):
+    found, useless = [], []
+    feeds = _connected_pairs(signals)
+    readers = Counter(
+        (first.model, first.number) for first, second in feeds if not second.type.startswith(("Dropout", "Identity"))
+    )
+    for first, second in feeds:
         both = _is_linear(first) and _is_linear(second) and first.type == second.type
-        widths = [_width(first, "in"), _width(first, "out"), _width(second, "out")]
-        if both and None not in widths and widths[1] >= min(widths[0], widths[2]):  # type: ignore[operator, type-var]
-            found.append(message("health.missing_nonlinearity.pair", first=first.label, second=second.label))
+        given, middle, returned = _width(first, "in"), _width(first, "out"), _width(second, "out")
+        if both and given and middle and returned and middle >= min(given, returned):
+            pair = message("health.missing_nonlinearity.pair", first=first.label, second=second.label)
+            found.append(pair)
+            if first.type == "Linear" and middle > max(given, returned) and readers[first.model, first.number] == 1:
+                useless.append(pair)
     times = message("health.missing_nonlinearity.times", times=len(found))
-    return Outcome("note", times, tuple(found[:5])) if found else None
+    return Outcome("warn" if useless else "note", times, tuple((useless or found)[:5])) if found else None
 
 
 def _is_linear(module: Module) -> bool:
@@ -264,7 +274,7 @@ def dropout_behind_norm(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _connected_pairs(signals: Signals) -> list[tuple[Module, Module]]:
-    """Pairs of modules: the output of the first is directly the input of the second."""
+    """Pairs of modules: the output of the first is, but for a dropout, the input of the second."""
     by_place = {(m.model, m.number): m for m in modules_of(signals)}
     pairs = []
     for model in signals.models:

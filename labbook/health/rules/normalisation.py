@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from labbook.health.evidence.layer_history import Module, Parameter, modules_of, parameters_of
 from labbook.health.evidence.trend_tests import median
@@ -19,8 +20,12 @@ _SETTLED = 5
 _LARGEST_EPS = 1e-3
 _SHRUNK = 0.9
 _ENLARGED = 1.15
+_REDUCED = 0.9
+_VARIED = 0.01
+"""A variance beside which the usual `eps`, up to 1e-3, is small."""
 _UNTRAINED = 0.02
 _LAYER_NORM = re.compile(r"(?:layer|rms)_?norm", re.IGNORECASE)
+_OWN_NORM = re.compile(r"^(?:(?!batch|group|instance|weight|spectral|act|scale|switch|adain|ada).)*norm", re.IGNORECASE)
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
 
 
@@ -82,22 +87,41 @@ def eps_is_small(run: Run, signals: Signals) -> Outcome | None:
 
 @check("norm_output_wrong", family="activation", tier=2, needs=("modules", "params"))
 def norms_normalise(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a normalisation that the program defines returns more than its weights ask for, before they are trained.
+    """Whether a normalisation that the program defines returns what its weights ask for, before they are trained.
 
-    Source: a logical invariant, with a margin chosen by us (tier 2): over its features, what a layer norm and an RMS
-    norm return has a mean square of 1 while all weights are 1, or 0 and added, so that a shifted mean or a division by
-    the variance makes it larger. Features of padding that are all 0 make it smaller.
+    Source: a logical invariant, with margins chosen by us (tier 2): over its features, what a layer norm and an RMS
+    norm return has a mean square of 1 while all weights are 1, or 0 and added. A shifted mean or a division by the
+    variance makes it larger; an `eps` that is not small makes it smaller, where each row of its input varies.
     """
     weights = parameters_of(signals)
     for module in modules_of(signals):
-        if not _LAYER_NORM.search(module.type) or module.facts.get("package"):
+        if not _OWN_NORM.search(module.type) or module.facts.get("package"):
             continue
         own = [p for p in weights if p.model == module.model and p.name.rpartition(".")[0] == module.name]
-        found = [root for step, row in module.history[:_SETTLED] if (root := _root_mean_square(row, own, step))]
-        if len(found) >= 2 and min(found) > _ENLARGED:
-            observed = message("health.norm_output_wrong.enlarged", layer=module.label, root=median(found))
+        looks = [
+            (root, row.get("row_var") or 0.0)
+            for step, row in module.history[:_SETTLED]
+            if (root := _root_mean_square(row, own, step))
+        ]
+        found = [root for root, _ in looks]
+        values: dict[str, Any] = {"layer": module.label, "root": median(found)} if len(found) > 1 else {}
+        if values and min(found) > _ENLARGED and _LAYER_NORM.search(module.type):
+            observed = message("health.norm_output_wrong.enlarged", **values)
+            return Outcome("warn", observed, where={"module": module.name})
+        varied = min((variance for _, variance in looks), default=0.0)
+        if values and max(found) < _REDUCED and varied >= _VARIED and _asks_for_one(module, own):
+            observed = message("health.norm_output_wrong.reduced", **values, variance=varied)
             return Outcome("warn", observed, where={"module": module.name})
     return None
+
+
+def _asks_for_one(module: Module, weights: Sequence[Parameter]) -> bool:
+    """Whether one of the weights begins at 1 and has as many elements as the last axis of the output."""
+    width = next((row.get("shape", ())[-1:] for _, row in module.history), ())
+    near_one = [
+        abs(p.history[0][1].get("w", 0.0) / math.sqrt(p.elements) - 1) <= _UNTRAINED for p in weights if p.history
+    ]
+    return any(near_one) and all(tuple(p.shape) == tuple(width) for p in weights)
 
 
 def _root_mean_square(row: ModuleInspection, weights: Sequence[Parameter], step: int) -> float | None:

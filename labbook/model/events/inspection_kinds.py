@@ -146,6 +146,7 @@ class ModuleInspection(TypedDict, total=False):
     carried: bool
     ids: list[int]
     given: InputStatistics
+    row_var: Finite
     cast: str
     bn: BatchNorm
 

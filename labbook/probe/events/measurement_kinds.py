@@ -15,7 +15,8 @@ class name. `model`: 0, 1, ... in this process. Names are those of the root modu
   elements; `zero`: share; `bad`: values not finite; `rows_equal`: at least 2 rows along axis 0 for torch and conv
   weights, the output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an
   initialiser -> how often it was called on this tensor before the first forward.
-- `feeds` (<= 400): [[i, j], ...]: the tensor that module i returned is the very object that module j received.
+- `feeds` (<= 400): [[i, j], ...]: the tensor that module i returned is the very object that module j received, not
+  written to in between; a dropout also counts as the module in front of it.
 - `shared`: [[name, ...]] names of one tensor. `repeated`: [name, module, times] of containers that hold one module
   several times. `left_out`: what did not fit.
 - `spectral_eval_first`: names of old-style spectral_norm modules that ran in eval mode before any training forward."""
@@ -34,9 +35,10 @@ sample of all parameters after the step; distributed runs only.
   units, channels in images, that were 0 for all of the last `dead_n` samples, collected over dense steps up to 2048;
   `carried` (recurrent layers): it began with the state in which its call in the look before ended; `ids` (lookup
   tables): the smallest, the largest and the number of those that it was given; `given`, of the module that returns
-  first: values of its input; `cast`: dtype of the autocast region it ran in, null outside; `bn`, batch norms in
-  training mode: `n`: values for each channel, `ratio`: median over channels of running variance / variance in the
-  batch.
+  first: values of its input; `row_var` (normalisations by their name that are not the framework's): the smallest
+  variance over the last axis of its input of 2 or 3 axes; `cast`: dtype of the autocast region it ran in, null
+  outside; `bn`, batch norms in training mode: `n`: values for each channel, `ratio`: median over channels of running
+  variance / variance in the batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
   softmax, log_softmax, dropout; "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or with a
   mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:

@@ -14,13 +14,17 @@ MOST_SAMPLES = 2048
 
 FLAT = ("Tanh", "Sigmoid")
 RECTIFIERS = ("ReLU", "ReLU6")
+_PASSING = ("Dropout", "Identity")
+_MOST_NORMALISED = 1 << 22
+"""Elements of an input of a normalisation that are looked at."""
 
 
 class ModuleOutputs:
     """The modules of one process, at dense forwards.
 
     A framework implements `begin(root, table, first)`, `inspect_root(module, args, output)`, `_inspect_output(number,
-    module, args, tensor)`: the fields of a module that has returned this tensor, `_bad(tensor)`: how many values of a
+    module, args, tensor)`: the fields of a module that has returned this tensor, `_row_variance(tensor)`: the smallest
+    variance of a row, `_bad(tensor)`: how many values of a
     tensor are not finite, `_is_plain(tensor)`: whether its memory can be looked at, and `_silent_units(tensor)`:
     `(silent, samples)`, which units were 0 for all of so many samples, or `None`; `silent` is an array of the
     framework with `_size(silent)` elements.
@@ -75,9 +79,10 @@ class ModuleOutputs:
             self._find_step(args)
         if known is not None:
             known["calls"] += 1
-            self._remember(number, tensor)
+            self._remember(number, tensor, source=self._source(module, args))
             return
         self._trace(number, args)
+        source = self._source(module, args)
         if self._first:
             self.order.append(number)
             self.facts[number] = {
@@ -95,10 +100,18 @@ class ModuleOutputs:
             if self._first and len(tensor.shape) == 3:
                 axis = 1 if getattr(module, "batch_first", not getattr(module, "time_major", True)) else 0
                 self._recurrent.append((tensor, number, axis))  # a view of it keeps its memory, not it
+        if "norm" in type(module).__name__.lower() and type(module).__module__.split(".")[0] not in ("torch", "paddle"):
+            fields["row_var"] = self._least_row_variance(first_tensor(args, self.stats))
         if isinstance(getattr(module, "num_embeddings", getattr(module, "_num_embeddings", None)), int):
             fields["ids"] = self._range_of_ids(args)
         self.found[number] = fields
-        self._remember(number, tensor, fields)
+        self._remember(number, tensor, fields, source)
+
+    def _least_row_variance(self, given):
+        """The smallest variance over the last axis of what a normalisation was given; `None` for images, too."""
+        if given is None or len(given.shape) not in (2, 3) or not 0 < math.prod(given.shape) <= _MOST_NORMALISED:
+            return None
+        return self._row_variance(given) if "float" in self.stats.dtype(given) and self._is_plain(given) else None
 
     def _describe_input(self, args):
         """Statistics of what the first module is given: of the input, once the model itself has scaled it."""
@@ -157,22 +170,32 @@ class ModuleOutputs:
             return None
         return tensor.data_ptr(), tuple(tensor.shape)
 
-    def _remember(self, number, tensor, fields=None):
+    def _remember(self, number, tensor, fields=None, source=None):
+        """Remembers which module returned a tensor; `source`: the one in front, where this one is a dropout."""
         if tensor is not None:
             bad = fields["bad"] if fields is not None else 0
-            self._returned[id(tensor)] = (ref(tensor), number, bad, self._version(tensor), fields)
+            self._returned[id(tensor)] = (ref(tensor), number, bad, self._version(tensor), fields, source)
 
     def _version(self, tensor):
         """How often a tensor was written to; `None` where nobody counts that."""
 
-    def _trace(self, number, args):
-        """Notes which module returned the very tensor that this one was given."""
+    def _maker(self, args):
+        """What is known of the module that returned the very tensor which another one was given."""
         given = first_tensor(args, self.stats)
-        if given is None or not self._first:
-            return
-        maker = self._returned.get(id(given))
-        if maker is not None and maker[0]() is given and maker[1] != number and len(self.feeds) < MOST_MODULES:
-            self.feeds.append([maker[1], number])
+        maker = self._returned.get(id(given)) if given is not None else None
+        return maker if maker is not None and maker[0]() is given and maker[3] == self._version(given) else None
+
+    def _trace(self, number, args):
+        """Notes which module returned the very tensor that this one was given, and which one is behind a dropout."""
+        maker = self._maker(args) if self._first else None
+        for source in (maker[1], maker[5]) if maker is not None else ():
+            if source not in (None, number) and len(self.feeds) < MOST_MODULES:
+                self.feeds.append([source, number])
+
+    def _source(self, module, args):
+        """The module that a dropout passes on; `None` for another kind of module."""
+        maker = self._maker(args) if self._first and type(module).__name__.startswith(_PASSING) else None
+        return (maker[5] if maker[5] is not None else maker[1]) if maker is not None else None
 
     def _bad_inputs(self, args):
         bad = 0

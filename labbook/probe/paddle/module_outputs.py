@@ -102,6 +102,10 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
     def _is_plain(self, tensor):
         return tensor._is_initialized() and tensor.is_dense()
 
+    def _row_variance(self, tensor):
+        view = self.stats.whole_view(tensor)
+        return float(view.var(-1).min()) if view is not None and view.dtype.kind == "f" else None
+
     def _bad(self, tensor):
         view = self.stats.view(tensor)
         return self.stats.bad(view) if view is not None else 0

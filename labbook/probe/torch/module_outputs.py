@@ -118,6 +118,9 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
     def _is_plain(self, tensor):
         return self.stats.is_plain(tensor)
 
+    def _row_variance(self, tensor):
+        return tensor.detach().float().var(-1, correction=0).min().item()
+
     def _bad(self, tensor):
         return self.stats.bad(tensor)
 

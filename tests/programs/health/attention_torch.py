@@ -137,6 +137,25 @@ def norm_that_shifts(broken):
     train(model, shifted_words)
 
 
+class Norm(LayerNorm):
+    """A normalisation of the program with its own `eps`."""
+
+    def __init__(self, eps):
+        super().__init__(0.0)
+        self.eps = eps
+
+    def forward(self, x):
+        centred = x - x.mean(-1, keepdim=True)
+        return self.gain * centred / (x.var(-1, keepdim=True, correction=0) + self.eps).sqrt() + self.bias
+
+
+def norm_with_a_large_eps(broken):
+    torch.manual_seed(8)
+    model = Model(Attention())
+    model.norm = Norm(100.0 if broken else 1e-6)
+    train(model, shifted_words)
+
+
 def places_without_effect(broken):
     torch.manual_seed(5)
     model = Model(Attention())
@@ -154,6 +173,25 @@ def mask_behind_the_softmax(broken):
         return x[:, :-1], x[:, 1:]
 
     train(Model(LateMask()), batch_of)
+
+
+class FeedForward(nn.Module):
+    """Two layers with a residual connection around them, and an activation between them or none."""
+
+    def __init__(self, attention, activation):
+        super().__init__()
+        self.attention, self.activation = attention, activation
+        self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.norm, self.dropout = nn.LayerNorm(WIDTH), nn.Dropout(0.1)
+
+    def forward(self, x):
+        x = x + self.attention(x)
+        return x + self.narrow(self.dropout(self.activation(self.wide(self.norm(x)))))
+
+
+def feed_forward_without_an_activation(broken):
+    torch.manual_seed(7)
+    train(Model(FeedForward(Attention(), nn.Identity() if broken else nn.GELU())), shifted_words)
 
 
 if __name__ == "__main__":
