@@ -295,6 +295,23 @@ def test_positions_of_tokens_from_a_cache(ask, make_model, offsets, verdict):
     assert (found and found.verdict) == verdict
 
 
+@in_one_test(
+    ("row", "verdict"),
+    [
+        ({"moved": 4}, "warn"),
+        ({"lost": 4}, "warn"),
+        ({"kept": 4}, "ok"),
+        ({"kept": 3, "moved": 3}, "ok"),
+        ({"lost": 2}, None),
+        ({"other": 4}, None),
+    ],
+)
+def test_cache_of_keys_from_token_to_token(ask, row, verdict):
+    phase = {"batches": 9, "training": False, "caches": [row | {"line": "generate.py:12"}]}
+    found = ask("kv_cache_wrong", signals={"evaluations": (phase,)})
+    assert (found and found.verdict) == verdict
+
+
 @in_one_test(("lowest", "verdict"), [(-100, "warn"), (0, None)])
 def test_padding_is_known_by_ids_not_by_labels_beside_them(ask, lowest, verdict):
     ids = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "min": 0, "max": 20}

@@ -134,6 +134,26 @@ def _is_tokens(look: tuple[int, int, Leaf]) -> bool:
     return bool(leaf.get("integer")) and len(leaf.get("shape", ())) == 2 and (leaf.get("max") or 0) > 1
 
 
+@check("kv_cache_wrong", family="loop-bug", tier=1, needs=("evaluations",))
+def cache_goes_on(run: Run, signals: Signals) -> Outcome | None:
+    """Whether tokens that are generated one by one are joined to a cache in another order, or without the last token.
+
+    Source: a logical invariant (tier 1), bitwise, for at least 3 tokens and no other change of that cache.
+    """
+    rows = [row for phase in signals.evaluations for row in phase.get("caches", [])]
+    for row in rows:
+        moved, lost = (0 if row.get("kept") or row.get("other") else row.get(one, 0) for one in ("moved", "lost"))
+        if moved >= _FEWEST:
+            observed = message("health.kv_cache_wrong.moved", tokens=moved)
+        elif lost >= _FEWEST:
+            observed = message("health.kv_cache_wrong.lost", tokens=lost)
+        else:
+            continue
+        return Outcome("warn", observed, called_in_sentence(row.get("line", "")), place_of(row.get("line", "")))
+    kept = sum(row.get("kept", 0) for row in rows)
+    return Outcome("ok", message("health.kv_cache_wrong.kept", joins=kept)) if kept else None
+
+
 @check("cached_positions_wrong", family="loop-bug", tier=2, needs=("evaluations",))
 def positions_go_on_after_prompt(run: Run, signals: Signals) -> Outcome | None:
     """Whether tokens that are generated from a cache have positions that do not follow those of the prompt.

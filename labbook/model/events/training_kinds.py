@@ -175,6 +175,16 @@ class LossCall(Event, total=False):
     negative: Count
 
 
+class CacheRow(TypedDict, total=False):
+    """What became of a cache of keys or values from token to token."""
+
+    line: str
+    kept: Count
+    moved: Count
+    lost: Count
+    other: Count
+
+
 class Evaluation(Event, total=False):
     """A validation phase."""
 
@@ -196,6 +206,7 @@ class Evaluation(Event, total=False):
     samples: Count
     inputs: InputStatistics
     positions: list[list[int]]
+    caches: list[CacheRow]
     phases: Count
     short: Count
     whole: Count

@@ -178,8 +178,10 @@ where it was still under way. `of_others`: batches of models not trained. `train
 p > 0, under a module in eval mode. `repeated`: batches with the print of the one before. `loss`: {fn: mean over the
 phase}. `accuracy`: share of CE targets that are the largest input. The first 200 and then ever fewer; `phases` counts
 them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more than a quarter of the
-samples that the model is trained on. `positions` (torch): [model, module, offset] of tokens that follow a prompt one by
-one: how far the id that a table of positions got is from that of the token before plus 1."""
+samples that the model is trained on. `positions` (torch): [model, module, offset] of tokens that follow a prompt one
+by one: how far the id that a table of positions got is from that of the token before plus 1. `caches` (torch, <= 16):
+joins of a cache with such a token: `line`, and how often what the token before left was `kept`, `moved` (the same in
+another order), `lost` (without the last token) or became `other`."""
 
 LOADER = "loader"
 """First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the

@@ -1,8 +1,10 @@
-"""Compares the positions of tokens that a model generates one by one from a cache with those of its prompt."""
+"""Follows the tokens that a model generates one by one from a cache: their positions, and the cache itself."""
 
 from weakref import ref
 
 from ..inspection.nested import first_tensor
+from ..training.evaluation import LOOKED
+from .cached_keys import CachedKeys
 from .compiler import has_compiled
 from .module_calls import Observer
 
@@ -21,6 +23,7 @@ class CachedPositions:
 
     def __init__(self, inspector):
         self._inspector = inspector
+        self._keys = CachedKeys(inspector)
         self.forget()
 
     def forget(self):
@@ -28,6 +31,7 @@ class CachedPositions:
         self._tables = {}
         self._prompt = None
         self._observed = []
+        self._keys.forget()
 
     def begins(self, root, args, kwargs):
         """Observes the tables of a model in the forward that is about to run, where it is given sequences of ids."""
@@ -39,6 +43,7 @@ class CachedPositions:
         evaluation, single = inspector.monitor.evaluation, given.shape[1] == 1
         if not single:
             self._prompt = (root.index, given.shape[1], 0, {})
+            self._keys.forget()
         elif self._prompt is None or self._prompt[0] != root.index or self._prompt[2] >= MOST or not evaluation.open:
             return
         else:
@@ -50,9 +55,12 @@ class CachedPositions:
                 observer = Observer(None, self._make_hook(number, single))
                 self._observed.append((id(module), observer))
                 inspector.calls.add(module, observer)
+        if single and evaluation.phases < LOOKED:
+            self._keys.begin(self._prompt[1])
 
     def end(self):
         """Observes nothing any more."""
+        self._keys.end()
         observed, self._observed = self._observed, []
         for key, observer in observed:
             self._inspector.calls.remove(key, observer)

@@ -28,6 +28,7 @@ class Evaluation:
         asked: Whether the program asked for gradients in it, as for an attack.
         inputs: Statistics of the first input of its first forward, `None` where it was not looked at.
         positions: `[model, module, offset]` of tokens generated one by one, as in the event.
+        caches: What became of the caches that these are joined to: number of the join -> row of the event.
     """
 
     def __init__(self, emit, framework):
@@ -39,7 +40,7 @@ class Evaluation:
         self.open = self.asked = False
         self.batches = self.of_others = 0
         self.inputs = None
-        self.positions = []
+        self.positions, self.caches = [], {}
         self._before = 0
         self._next = 0
 
@@ -63,7 +64,7 @@ class Evaluation:
             self._dropout, self._line, self._loader = 0, "", None
             self._losses, self._right, self._seen, self._samples, self._repeated = {}, 0, 0, 0, 0
             self._last = self.inputs = None
-            self.positions = []
+            self.positions, self.caches = [], {}
         self.batches += 1
         self.of_others += other
         self._whole = self._whole and whole and not grad
@@ -150,6 +151,7 @@ class Evaluation:
             samples=self._samples,
             inputs=self.inputs,
             positions=self.positions,
+            caches=list(self.caches.values()),
             phases=self.phases,
             short=self.short,
             whole=self.whole,

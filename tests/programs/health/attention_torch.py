@@ -156,6 +156,62 @@ def norm_with_a_large_eps(broken):
     train(model, shifted_words)
 
 
+class Cached(Attention):
+    """Joins each word to a cache in `forward(x, cache)`; `keep(name, joined)` is what the cache has afterwards."""
+
+    def __init__(self, keep):
+        super().__init__(diagonal=1)
+        self.keep = keep
+
+    def forward(self, x, cache=None):
+        if cache is None:
+            return super().forward(x)
+        query, key, value = (one.unflatten(-1, (HEADS, -1)).transpose(1, 2) for one in self.parts(x).chunk(3, -1))
+        if cache:
+            key, value = torch.cat([cache["key"], key], 2), torch.cat([cache["value"], value], 2)
+        for name, joined in (("key", key), ("value", value)):
+            cache[name] = self.keep(cache.get(name), joined)
+        seen = (query @ key.transpose(-2, -1) / math.sqrt(WIDTH // HEADS)).softmax(-1) @ value
+        return self.last(seen.transpose(1, 2).flatten(2))
+
+
+class Generator(Model):
+    def forward(self, x, cache=None, start=0):
+        x = self.words(x) + self.places(torch.arange(start, start + x.shape[1]))
+        return self.scores(self.norm(x + self.attention(x, cache)))
+
+    @torch.no_grad()
+    def write(self, prompt, words):
+        self.eval()
+        cache, text = {}, prompt
+        scores = self(prompt, cache)
+        for _ in range(words):
+            text = torch.cat([text, scores[:, -1:].argmax(-1)], 1)
+            scores = self(text[:, -1:], cache, text.shape[1] - 1)
+        return text
+
+
+def generate(keep):
+    torch.manual_seed(9)
+
+    def batch_of():
+        first, step = torch.randint(0, WORDS, (2, 32, 1))
+        x = (first + step * torch.arange(LENGTH + 1)) % WORDS
+        return x[:, :-1], x[:, 1:]
+
+    model = Generator(Cached(keep))
+    train(model, batch_of)
+    print(model.write(batch_of()[0][:4, :6], 8).tolist())
+
+
+def cache_that_is_turned(broken):
+    generate((lambda old, joined: joined.roll(1, 2)) if broken else (lambda old, joined: joined))
+
+
+def cache_of_the_prompt_alone(broken):
+    generate((lambda old, joined: joined if old is None else old) if broken else (lambda old, joined: joined))
+
+
 def places_without_effect(broken):
     torch.manual_seed(5)
     model = Model(Attention())
