@@ -32,7 +32,14 @@ def last_operation(code: Code, source: Source, node: ast.expr | None, depth: int
     if isinstance(node, ast.Call):
         return _activation_of_call(code, source, node, depth)
     ends = {last_operation(code, where, value, depth + 1) for where, value in code.origins(source, node)}
+    if not ends and isinstance(node, ast.Subscript) and _selects_rows(node.slice):
+        return last_operation(code, source, node.value, depth + 1)
     return ends.pop() if len(ends) == 1 else ""
+
+
+def _selects_rows(index: ast.expr) -> bool:
+    """Whether an index keeps some rows, as those of the training nodes of a graph, and all axes."""
+    return isinstance(index, (ast.Slice, ast.Compare)) or "mask" in last_name(index)
 
 
 def _activation_of_call(code: Code, source: Source, call: ast.Call, depth: int) -> str:

@@ -149,6 +149,14 @@ def test_validation_in_one_forward(ask, make_model):
     assert ask("eval_in_train_mode", signals=two).verdict == "ok"
 
 
+@pytest.mark.parametrize(
+    ("root", "training", "verdict"), [("Program", True, "warn"), ("Program", False, "ok"), ("Net", True, "ok")]
+)
+def test_a_static_program_in_training_mode_is_wrong_at_its_first_run(ask, root, training, verdict):
+    once = {**phases(1, training=training, batches=1, root=root), **loop(steps=600)}
+    assert ask("eval_in_train_mode", signals=once).verdict == verdict
+
+
 def test_evaluation_mode_from_the_first_step_may_be_on_purpose(ask):
     always = loop(backward_in_eval={"count": 100, "in_train": 0, "first_step": 1, "stochastic": True})
     assert ask("backward_in_eval_mode", signals=always).verdict == "warn"

@@ -15,6 +15,8 @@ from labbook.model.signals import Signals
 
 _CALLS = 3
 _PHASE = 10
+_STATIC = "Program"
+"""Root of what a static graph computes: whether its layers train was built into it, so one run of it is enough."""
 
 
 @check("backward_in_eval_mode", family="loop-bug", tier=1, needs=("loop.backward_in_eval",))
@@ -63,7 +65,8 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if not trains and judged is long and not (run.series or run.printed):
         judged = []  # it generates, or computes features
     if trains and judged is long and batches <= _PHASE:
-        judged, verdict = short if len(short) >= _CALLS and _supervised(run, signals) else [], "warn"
+        short = short if len(short) >= _CALLS and _supervised(run, signals) else []
+        judged, verdict = [e for e in wrong if e.get("root") == _STATIC] or short, "warn"
         batches = sum(e.get("batches", 0) for e in judged)
     if judged:
         observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))

@@ -60,7 +60,7 @@ def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
     for call, loss, given in _loss_calls(code, source):
         if loss == "cross_entropy" and given == "softmax":
             yield Hit(call, {"given": given, "own": "softmax"})
-        elif loss == "bce_logits" and given in ("sigmoid", "softmax"):
+        elif loss == "bce_logits" and given in ("sigmoid", "softmax", "log_softmax"):
             yield Hit(call, {"given": given, "own": "sigmoid"})
         elif loss == "cross_entropy" and given == "sigmoid":
             yield Hit(call, {"given": given, "own": "softmax"}, "warning")
