@@ -58,6 +58,22 @@ def test_a_program_that_only_evaluates(ask, make_series, phase, names, verdict):
     assert ask("eval_in_train_mode", *series, signals={"evaluations": (known,)}, processes=()).verdict == verdict
 
 
+@in_one_test(
+    ("phase", "loaded", "verdict"),
+    [
+        ({}, {"what": "model", "matched": 40, "missing_n": 0}, "warn"),
+        ({"repeated": 5}, {"what": "model", "matched": 40, "missing_n": 0}, "ok"),
+        ({}, {"what": "model", "matched": 38, "missing_n": 2}, "ok"),
+        ({"training": False}, {"what": "model", "matched": 40, "missing_n": 0}, "ok"),
+    ],
+    ids=["trained weights", "Monte Carlo dropout", "a new head", "evaluation mode"],
+)
+def test_a_program_that_computes_outputs_of_trained_weights(ask, phase, loaded, verdict):
+    known = {"training": True, "stochastic": True, "grad": False, "batches": 6, "begin_step": 1, **phase}
+    signals = {"evaluations": (known,), "loaded": (loaded,)}
+    assert ask("eval_in_train_mode", signals=signals, processes=()).verdict == verdict
+
+
 @in_one_test(("root", "words"), [("Net", "was seen"), ("DistributedDataParallel(Net)", "are not followed")])
 def test_a_validation_by_the_module_inside_a_wrapper_is_not_followed(ask, root, words):
     signals = {"loop": {"steps": 90}, "models": ({"model": 0, "root": root, "modules": [], "parameters": []},)}

@@ -63,7 +63,8 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     judged = scored if sum(e.get("batches", 0) for e in scored) >= _CALLS else long
     batches, verdict = sum(e.get("batches", 0) for e in judged), "fail" if trains or scored else "warn"
     if not trains and judged is long and not (run.series or run.printed):
-        judged = []  # it generates, or computes features
+        # It generates, or computes features: of trained weights they are used, unless each batch comes several times.
+        judged = [e for e in long if not _is_sampled(e)] if _has_trained_weights(signals) else []
     if trains and judged is long and batches <= _PHASE:
         short = short if len(short) >= _CALLS and _supervised(run, signals) else []
         judged, verdict = [e for e in wrong if e.get("root") == _STATIC] or short, "warn"
@@ -77,6 +78,12 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     no_modes = all(e.get("training") and not e.get("stochastic") for e in signals.evaluations)
     key = "health.eval_in_train_mode.no_modes" if no_modes else "health.eval_in_train_mode.ok"
     return Outcome("ok", message(key, phases=phases))
+
+
+def _has_trained_weights(signals: Signals) -> bool:
+    """Whether a model got all its weights from a file: what it puts out is used."""
+    states = [e for e in signals.loaded if e.get("what") == "model"]
+    return any(e.get("matched") and not e.get("missing_n") for e in states)
 
 
 def _count_phases(signals: Signals) -> int:
