@@ -32,6 +32,12 @@ def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: 
     assert family_of(text) == wanted
 
 
+@in_one_test("form", ["`{}`", "```{}```", "```\n{}\n```", "**{}**", '"{}"', "Error: {}", "报错：{}"])
+@pytest.mark.parametrize("message", ["No module named 'yacs'", "IndexError: Target 4 is out of bounds."])
+def test_a_message_is_read_in_any_markup(family_of: Callable[[str], str], message: str, form: str) -> None:
+    assert family_of(form.format(message)) == family_of(message)
+
+
 @in_one_test(
     ("wanted", "message"),
     [
