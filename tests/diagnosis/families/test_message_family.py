@@ -54,6 +54,15 @@ def test_a_message_is_read_in_any_markup(family_of: Callable[[str], str], messag
         ("missing_dependency", "RuntimeError: Dendrograms require the extra; this plot requires scipy to be available"),
         ("config_error", "ValueError: Invalid `layout`: 'spiral'. Options are 'grid' and 'circle'."),
         ("config_error", "BoostError: Leaf refresh is not supported by current booster."),
+        ("data_decode_error", "RuntimeError: Failed to fetch clip 12 from a/b.mp4 after 9 tries"),
+        (
+            "config_error",
+            _cut("run.py", "fit", "assert not shared.cmd_opts.lowmem") + "AssertionError: Not with lowmem",
+        ),
+        (
+            "dataloader_worker_died",
+            _cut(SITE + "torch/utils/data/_utils/signal_handling.py", "handler", "_error_if_any_worker_fails()"),
+        ),
         ("config_error", "AssertionError: seed is defined in both the file and the command line"),
         ("config_error", "ValueError: Both `lr` and `learning_rate` are given"),
         ("config_error", "AssertionError: batch size 3 cannot be divided by number of GPUs 2"),
