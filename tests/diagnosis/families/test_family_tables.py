@@ -76,6 +76,7 @@ def family(text: str) -> str:
         ("index_out_of_range", "AssertionError: label 255 out of range for num_classes=19"),
         ("shape_mismatch", "AssertionError: predictions and labels have different lengths"),
         ("shape_mismatch", "RuntimeError: 'weight' must be 2-D"),
+        ("shape_mismatch", "RuntimeError: `axis_count` must be between (0, rank_of_input)."),
         ("shape_mismatch", "ValueError: The proposed size is larger than the image size."),
         ("checkpoint_load_error", "Exception: Cannot load model parameters from checkpoint out/last.pt"),
         ("timeout", "RuntimeError: reading from the store timed out after 30 s"),

@@ -226,6 +226,17 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
             "W0419 11:35:39.114713 10432 gen_nccl_id_op_helper.cc:120] connect addr=192.168.1.6:54721 failed 1 times "
             "with reason: Connection refused retry after 0.5 seconds\n程序一直卡在这里",
         ),
+        ("shared_memory", "torch.distributed.elastic.multiprocessing.api:failed (exitcode: -7) local_rank: 2 (pid: 9)"),
+        (
+            "cuda_oom",
+            "n1:3:6 [0] proxy.cc:1143 NCCL WARN Socket recv failed while polling for opId=0x5\n"
+            "n1:4:9 [3] include/alloc.h:178 NCCL WARN Cuda failure 2 'out of memory'",
+        ),
+        (
+            "other",
+            "error: subprocess-exited-with-error\nerror: <urlopen error [Errno 104] Connection reset by peer>\n"
+            "ERROR: Failed building wheel for fused-kernels",
+        ),
     ],
 )
 def test_endings_and_networks(family_of: Callable[[str], str], wanted: str, text: str) -> None:
