@@ -72,7 +72,12 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
 def family_of_line(line: str) -> FamilyReading | None:
     """The family of a line of output in which a program reports an error without a class, or `None`."""
     sentence = " ".join(line[:_MOST_LETTERS].split())
-    family = _family_of_cuda(sentence) or load_tables().family_of_row("native", _RE["url"].sub("", sentence))
+    tables = load_tables()
+    family = (
+        _family_of_cuda(sentence)
+        or tables.family_of_row("native", _RE["url"].sub("", sentence))
+        or tables.family_of_row("checks", _capture("compared", sentence))
+    )
     return FamilyReading(family, 3, sentence) if family else None
 
 

@@ -226,6 +226,10 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
             "W0419 11:35:39.114713 10432 gen_nccl_id_op_helper.cc:120] connect addr=192.168.1.6:54721 failed 1 times "
             "with reason: Connection refused retry after 0.5 seconds\n程序一直卡在这里",
         ),
+        ("compile_error", "make[2]: *** [src/CMakeFiles/core.dir/all] Error 2\nmake: *** [all] Error 2"),
+        ("compile_error", "clang++-14: error: unable to find the HIP runtime"),
+        ("index_out_of_range", "在训练时出现 Expected lbl < class_num, but received lbl:17"),
+        ("missing_dependency", "AttributeError: 'NoneType' object has no attribute 'varlen_fwd'"),
         ("shared_memory", "torch.distributed.elastic.multiprocessing.api:failed (exitcode: -7) local_rank: 2 (pid: 9)"),
         (
             "cuda_oom",
@@ -254,6 +258,8 @@ def test_endings_and_networks(family_of: Callable[[str], str], wanted: str, text
         "[Paddle2ONNX] Opset version will change to 14 from 11\n[Paddle2ONNX] model is exported as ONNX format now.",
         "Feature: add support for exporting operators unsupported by opset 11",
         "How can I load a model saved with paddle.save in C++?",
+        "make: *** [train] Error 3",
+        "We expected 3 classes, but received more in the second data set",
     ],
 )
 def test_harmless_logs_of_engines(family_of: Callable[[str], str], text: str) -> None:
