@@ -201,7 +201,8 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
         name, kind = found
         # The best value on held-out data, or the reward of the last episode, says more than a training loss.
         is_repeated = kind.running_best and kind.quantity != "reward" and (is_held_out or kind.is_training)
-        group = is_repeated, _SPLIT_ORDER[kind.split], _plain_words(name) not in selecting
+        is_selecting = _plain_words(name) in selecting and not kind.running_best
+        group = is_repeated, _SPLIT_ORDER[kind.split], not is_selecting
         return *group, kind.rank, kind.running_best, not by_epoch[name], order[name]
 
     return min(known, key=place)[0] if known else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -39,7 +39,8 @@ _FEWEST_STEPS = 3
 _WINDOW_SHARE = 10
 _LEAST_WINDOW = 3
 """The best of a value measured on batches is the best median of a tenth of the points, at least three, that follow one
-another. Source: chosen by us; one batch says nothing of a model, nor does the first value of a running mean."""
+another, see `_best_level`. Source: chosen by us; one batch says nothing of a model, nor does the first value of a
+running mean."""
 
 
 def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
@@ -133,12 +134,17 @@ def _prints_measured_loss(run: Run, printed: Series) -> bool:
         return False
     digits = max(len(repr(value).partition(".")[2]) for value in values)
     for place, value in enumerate(values):
-        begin, end = (round((place + k) * len(measured.values) / len(values)) for k in (0, 1))
+        begin, end = (_point_at(measured, (place + k) / len(values)) for k in (0, 1))
         is_step = any(abs(loss - value) < 0.51 * 10.0**-digits for loss in measured.values[begin : end + 1])
         losses = [v for v in measured.values[begin:end] if math.isfinite(v)]
         if not is_step and (not losses or abs(fmean(losses) - value) > _MEAN_OF_STEPS * abs(value)):
             return False
     return True
+
+
+def _point_at(series: Series, share: float) -> int:
+    """Returns the place of the point after a share of the steps: the first steps have more points than later ones."""
+    return bisect_right(series.steps, max(0.0, share) * series.steps[-1])
 
 
 def has_epoch_values(series: Series, steps: int) -> bool:
@@ -224,8 +230,8 @@ def printed_otherwise(run: Run, series: Series) -> Series | None:
         return None
     outside = 0
     for place, value in enumerate(values):
-        begin, end = (max(0, math.floor((place + k) * len(lows) / len(values))) for k in (-0.5, 1.5))
-        near = [v for v in (*lows[begin:end], *highs[begin:end]) if math.isfinite(v)]
+        begin, end = (_point_at(series, (place + k) / len(values)) for k in (-0.5, 1.5))
+        near = [v for v in (*lows[begin : end + 1], *highs[begin : end + 1]) if math.isfinite(v)]
         margin = 0.05 * max(map(abs, near), default=math.inf)
         outside += bool(near) and not min(near) - margin <= value <= max(near) + margin
     return printed if outside * 2 > len(values) else None
@@ -273,7 +279,10 @@ def window_of(series: Series) -> int:
 
 
 def _best_level(values: Sequence[float], window: int, *, max_first: bool) -> float | None:
-    """Returns the best median of `window` successive finite values, or `None` if there are none."""
+    """Returns the best median of `window` successive finite values, or `None` if there are none.
+
+    The last value counts, too, where all values of the last window improved: it is not good by chance.
+    """
     levels: list[float] = []
     recent: list[float] = []  # the last finite values, sorted: sorting each window anew takes ten times as long
     for end, value in enumerate(values):
@@ -285,6 +294,9 @@ def _best_level(values: Sequence[float], window: int, *, max_first: bool) -> flo
             del recent[bisect_left(recent, values[end - window])]
         if len(recent) == window:
             levels.append(median(recent))
+    last = values[-window:]
+    if len(recent) == window and list(last) == sorted(set(last), reverse=not max_first):
+        levels.append(last[-1])
     return (max if max_first else min)(levels) if levels else None
 
 

@@ -218,6 +218,13 @@ def test_a_loss_by_hand_that_is_blown_up(ask):
     assert ask("loss_broadcast", signals={}).verdict == "not observed"
 
 
+@pytest.mark.parametrize(("function", "verdict"), [("mse_loss", "fail"), ("bce_with_logits", "note")])
+def test_a_loss_that_refuses_other_shapes_broadcasts_nothing(ask, function, verdict):
+    shapes = {"input": {"shape": [32, 1]}, "target": {"shape": [32]}}
+    (call,) = loss(fn=function, broadcast=1, **shapes)["losses"]
+    assert ask("loss_broadcast", signals={"losses": (call,)}).verdict == verdict
+
+
 def test_one_of_two_optimizers_never_steps(ask):
     told = {"steps": 100, "backwards": 100, "optimizers": 2, "idle": {"optimizers": 1, "parameters": 6}}
     found = ask("backward_but_no_step", signals={"loop": told})

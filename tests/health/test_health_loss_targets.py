@@ -124,6 +124,8 @@ def test_a_squared_error_of_probabilities_is_noted(ask):
     signals = {**loss(fn="mse_loss", unit_range=1.0), "batches": seen}
     assert ask("regression_loss_for_classes", signals=signals).verdict == "note"
     assert ask("regression_loss_for_classes", signals={**signals, **loss(fn="mse_loss", unit_range=0.5)}) is None
+    spikes = loss(fn="mse_loss", unit_range=1.0, input={"shape": [32], "min": 0.0, "max": 0.75})
+    assert ask("regression_loss_for_classes", signals={**signals, **spikes}) is None
 
 
 @in_one_test(
@@ -134,8 +136,9 @@ def test_a_squared_error_of_probabilities_is_noted(ask):
         ({"mean": 4.51}, "accuracy", None),
         ({"shape": [32, 4]}, "accuracy", None),
         ({"max": 2026.0}, "accuracy", None),
+        ({"min": 3.0}, "accuracy", None),
     ],
-    ids=["class numbers", "grades", "fractions", "several", "years"],
+    ids=["class numbers", "grades", "fractions", "several", "years", "amounts"],
 )
 def test_class_numbers_as_values(rows_of, make_run, make_series, target, name, verdict):
     leaf = {

@@ -71,6 +71,7 @@ def test_settings_and_losses_of_policies_have_no_best(name):
         (["loss", "Best_Test_Accuracy"], "Best_Test_Accuracy"),
         (["loss", "best_loss", "acc"], "acc"),
         (["Last_reward", "reward", "loss"], "reward"),
+        (["best_episode_score", "loss", "score"], "score"),
         (["训练损失", "验证准确率", "验证损失"], "验证准确率"),
         (["samples_per_second", "lr"], ""),
         ({"loss": False, "train_loss": True}, "train_loss"),

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -38,7 +39,15 @@ def test_the_best_loss_of_batches_is_a_median_of_successive_values(values):
     series = of("loss", values, "probe")
     best, window = best_value(series, len(values)), window_of(series)
     windows = [values[i : i + window] for i in range(len(values) - window + 1)]
-    assert best == min((median(each) for each in windows if all(map(math.isfinite, each))), default=None)
+    levels = [median(each) for each in windows if all(map(math.isfinite, each))]
+    falls = [each for each in windows[-1:] if all(after < before for before, after in pairwise(each))]
+    assert best == min([*levels, *(each[-1] for each in falls)], default=None)
+
+
+def test_a_loss_that_falls_to_the_end_has_its_best_value_there():
+    falling = [0.5, 0.43, 0.35, 0.26, 0.21, 0.12, 0.13, 0.09, 0.04, 0.02]
+    assert best_value(of("loss", falling, "probe"), len(falling)) == 0.02
+    assert best_value(of("loss", [*falling, 0.03], "probe"), len(falling) + 1) == 0.03
 
 
 @given(VALUES)
@@ -78,7 +87,7 @@ def test_the_chosen_direction_holds_for_the_primary_series_alone():
 
 
 def test_the_loss_of_the_last_batch_printed_once_an_epoch_is_of_a_batch():
-    probe = of("loss", [1.0 / (1 + n) for n in range(60)], "probe")
+    probe = of("loss", [1.0 / (1 + n) for n in range(59)] + [0.03], "probe")
     last = of("train_loss", [round(probe.values[n], 4) for n in (19, 39, 59)])
     mean = of("train_loss", [0.18, 0.0352, 0.0211])
     run = Run("i", "finished", ("python",), "/w", 0.0, processes=(Process(1, 0, (), "main", steps=60),))
@@ -162,6 +171,9 @@ def test_a_loss_that_is_printed_under_the_same_name_is_compared(factor, differs)
     assert (printed_otherwise(run, series) is not None) == differs
     few = replace(run, printed=(Series("loss", "text", (1, 2), means[:2]),))
     assert printed_otherwise(few, series) is None
+    kept = [*range(50), *range(50, 200, 15)]  # of later steps, fewer points
+    sparse = replace(series, steps=tuple(i + 1 for i in kept), values=tuple(measured[i] for i in kept))
+    assert (printed_otherwise(replace(run, series=(sparse,)), sparse) is not None) == differs
 
 
 def test_what_never_was_a_number_does_not_stand_for_a_run():

@@ -229,8 +229,9 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a hint (tier 3); the gradient vanishes where the answer is certain and wrong. All outputs lie between 0 and
     1, and each sample has a target of only 0 and 1, or a row of them; networks that play against each other do so too.
-    One number a sample that is fitted to few whole numbers may be a count or a grade: a finding only where the program
-    computes an accuracy (`checklist`). Beside the loss of a policy they are rewards.
+    No sigmoid or softmax returns exactly 0: then the outputs are rates of spikes, or clamped.
+    One number a sample that is fitted to few whole numbers from 0 or 1 on may be a count or a grade: a finding only
+    where the program computes an accuracy (`checklist`). Beside the loss of a policy they are rewards.
     """
     if (
         has_opposed_optimizers(run, signals)
@@ -243,12 +244,14 @@ def classes_have_their_loss(run: Run, signals: Signals) -> Outcome | None:
     # Of several losses in a step, only the targets of the first are seen.
     for loss in given if all(loss.get("fn") in REGRESSIONS for loss in given) else ():
         targets, key = [target for _, target in pairs], ""
-        if (loss.get("unit_range") or 0.0) >= 1.0 and all(_is_binary(target) for target in targets):
+        is_probability = (loss.get("unit_range") or 0.0) >= 1.0 and loss.get("input", {}).get("min") != 0.0
+        if is_probability and all(_is_binary(target) for target in targets):
             key = "health.regression_loss_for_classes.binary"
-        elif all(_is_class_number(batch, target) for batch, target in pairs):
+        low = min((t.get("min") or 0 for t in targets), default=0)
+        if not key and low <= 1 and all(_is_class_number(batch, target) for batch, target in pairs):
             key = "health.regression_loss_for_classes.numbers"
         if key and len(targets) >= _LOOKS:
-            values = {"low": min(t.get("min") or 0 for t in targets), "high": max(t.get("max") or 0 for t in targets)}
+            values = {"low": low, "high": max(t.get("max") or 0 for t in targets)}
             observed = message(key, function=loss.get("fn", ""), **(values if key.endswith("numbers") else {}))
             return Outcome("note", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
     return None

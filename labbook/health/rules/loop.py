@@ -35,6 +35,8 @@ _REACH = {
 """Lowest and highest output of activations."""
 
 _CALLS = 3
+_REFUSING = ("bce_with_logits", "binary_cross_entropy")
+"""PyTorch raises an error where their shapes differ: nothing is broadcast."""
 
 
 @check("backward_but_no_step", family="loop-bug", tier=1, needs=("loop",))
@@ -280,8 +282,9 @@ def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
             )
             # Axes of 1 that were inserted on both sides are intended, as for all pairs of quantiles.
             intended = len(one) == len(other) and len(one) > 2
+            is_refused = signals.framework == "torch" and loss.get("fn") in _REFUSING
             return Outcome(
-                "note" if intended else "fail",
+                "note" if intended or is_refused else "fail",
                 observed,
                 called_in_sentence(loss.get("line", "")),
                 place_of(loss.get("line", "")),

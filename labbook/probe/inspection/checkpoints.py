@@ -10,7 +10,7 @@ from ..training.call_site import line_of, user_frame
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 MOST_LOADS = 20
-_NAMES = 20
+MOST_NAMES = 20
 _MOST_SCHEDULERS = 32
 _OPTIONS = [
     "T_max", "eta_min", "step_size", "gamma", "milestones", "total_steps", "total_iters", "T_0", "T_mult", "factor",
@@ -58,10 +58,10 @@ class Checkpoints:
             try:
                 result = original(target, *args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
-                after(None)
+                after(None, None)
                 leave(error)
                 raise
-            after(fields)
+            after(fields, result)
             return result
 
         leave = leave_out_one_frame
@@ -100,9 +100,9 @@ class Checkpoints:
         return {
             "keys": len(own),
             "matched": len(both) - len(mismatched),
-            "missing": missing[:_NAMES],
-            "unexpected": unexpected[:_NAMES],
-            "mismatched": mismatched[:_NAMES],
+            "missing": missing[:MOST_NAMES],
+            "unexpected": unexpected[:MOST_NAMES],
+            "mismatched": mismatched[:MOST_NAMES],
             "missing_n": len(missing),
             "unexpected_n": len(unexpected),
             "mismatched_n": len(mismatched),
@@ -122,6 +122,10 @@ class Checkpoints:
         """Name -> tensor of what a model loads; `args` and `kwargs` are those of the call."""
         raise NotImplementedError
 
+    def _left_keys(self, fields, result):
+        """The keys that did not fit, as far as the result of the load names them; `fields` are those before it."""
+        return {}
+
     def _optimizer_keys(self, target, state):
         """How many parameters an optimizer has, and how many entries a state has for it."""
         raise NotImplementedError
@@ -138,9 +142,11 @@ class Checkpoints:
         """Where its values are in memory, 0 where that is not known."""
         raise NotImplementedError
 
-    def _load_ended(self, fields):
+    def _load_ended(self, fields, result):
         self._depth -= 1
         if fields is not None:
+            if fields["what"] == "model":
+                fields.update(self._left_keys(fields, result))
             self._loads += 1
             self._resumed = self._resumed or fields.get("what") == "optimizer"
             self._emit(LOADED, **fields)

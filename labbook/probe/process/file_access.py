@@ -54,6 +54,9 @@ _INSIDE = (
     *config_files.RUNTIME_FOLDERS,
 )
 
+_DELETED = " (deleted)"
+"""What Linux puts behind the path of an open file that is gone, or that never had a name."""
+
 
 class FileAccess:
     """Files that this process has opened so far."""
@@ -267,7 +270,7 @@ class FileAccess:
         for name in os.listdir("/proc/self/fd"):
             target = _descriptor_target(name)
             known = int(name) <= 2 or target in self._streams or target in self._files
-            if target.startswith("/") and not known:
+            if target.startswith("/") and not known and not target.endswith(_DELETED):
                 self.on_open(target, None, _flags_of(name), "fd")
 
     def _inspect_maps(self):
@@ -275,7 +278,7 @@ class FileAccess:
             paths = {line.split(None, 5)[5].rstrip(b"\n") for line in stream if b" /" in line}
         for raw in paths:
             path = os.fsdecode(raw)
-            if path not in self._files and ".so" not in path and not path.endswith(" (deleted)"):
+            if path not in self._files and ".so" not in path and not path.endswith(_DELETED):
                 self.on_open(path, None, os.O_RDONLY, "map")
 
 

@@ -31,6 +31,16 @@ class Checkpoints(checkpoints.Checkpoints):
     def _own_state(self, target, args, kwargs):
         return state_of(target)
 
+    def _left_keys(self, fields, result):
+        """Hooks of a model may rename, add or resize what they load; what did not fit in the end is in the result."""
+        missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
+        if not isinstance(missing, list) or not isinstance(unexpected, list):
+            return {}
+        left = {"mismatched": [], "mismatched_n": 0, "matched": max(fields["keys"] - len(missing), 0)}
+        for kind, names in (("missing", missing), ("unexpected", unexpected)):
+            left.update({kind: names[: checkpoints.MOST_NAMES], kind + "_n": len(names)})
+        return left
+
     def _optimizer_keys(self, target, state):
         found = len(state.get("state", ())) if isinstance(state, dict) else 0
         return sum(len(group["params"]) for group in target.param_groups), found

@@ -214,6 +214,8 @@ class ModuleOutputs(module_outputs.ModuleOutputs):
         if not self.stats.is_plain(given) or given.dim() < 2 or not given.numel():
             return None
         channels = given.shape[1]
+        if channels != module.num_features:  # a subclass for another layout, such as time before samples
+            return None
         fields = {"n": given.numel() // max(channels, 1), "ratio": None}
         running = module.running_var
         if running is not None and fields["n"] > 1:

@@ -242,7 +242,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     rows = [_metric_row(run, each, limits) for each in shown[: limits.rows]]
     windows: dict[int, list[str]] = {}
     for each in shown[: limits.rows]:
-        if is_of_batches(each, run) and run_best(run, each) is not None:
+        if is_of_batches(each, run) and run_best(run, each) not in (None, each.last):
             windows.setdefault(window_of(each), []).append(each.name)
     names = [base_name(s.name) for s in shown]
     return {

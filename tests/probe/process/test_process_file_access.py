@@ -90,6 +90,7 @@ def test_files_that_c_code_holds_open_are_seen_at_steps_and_at_the_end(probed, p
         "fd = libc.open(b'mapped.bin', 0)\n"
         "libc.mmap(None, 5000, 1, 1, fd, 0); libc.close(fd)\n"
         "fd = libc.open(b'held.bin', 0)\n"
+        "libc.open(b'gone.bin', 0o101, 0o600); libc.unlink(b'gone.bin')\n"
         "sys._labbook_probe.step = 1\n"
         "libc.close(fd)\n"
         "libc.open(b'late.bin', 0o101, 0o600)\n"

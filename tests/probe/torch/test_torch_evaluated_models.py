@@ -64,3 +64,27 @@ for _ in range(6):
     looked = [leaf["shape"] for b in outcome.of("batch") for leaf in b["leaves"] if leaf["path"] == "target"]
     assert len(looked) > 6 and set(map(tuple, looked)) == {(10,)}
     assert all("cross_entropy" in phase["loss"] for phase in outcome.of("evaluation")[:3])
+
+
+def test_keys_that_hooks_rename_are_loaded_and_a_layer_with_time_first_is_no_error(run, healthy):
+    train = """
+class Timed(nn.BatchNorm1d):  # time x samples x channels
+    def forward(self, x):
+        return super().forward(x.flatten(0, 1)).view_as(x)
+    def _load_from_state_dict(self, state, prefix, *args):
+        if prefix + "old" in state:
+            state[prefix + "weight"] = state.pop(prefix + "old")
+        super()._load_from_state_dict(state, prefix, *args)
+net = nn.Sequential(nn.Linear(4, 8), Timed(8))
+old = {name.replace("1.weight", "1.old"): value for name, value in net.state_dict().items()}
+net.load_state_dict(old)
+net.load_state_dict({"0.bias": old["0.bias"], "more": x}, strict=False)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    net(x.view(2, 20, 4)).square().mean().backward()
+    optimizer.step()
+"""
+    whole, part = healthy(run(START + train, fork="torch")).of("loaded")
+    assert (whole["matched"], whole["missing_n"], whole["unexpected_n"]) == (whole["keys"], 0, 0)
+    assert part["unexpected"] == ["more"] and 0 < part["matched"] == part["keys"] - part["missing_n"] <= 2
