@@ -30,6 +30,7 @@ _PREPARING_WORDS = frozenset({
 })  # fmt: skip
 """Commands of a shell line that only prepare the program. Source: chosen by us, from common run scripts."""
 
+_TEST_RUNNERS = ("pytest", "py.test", "unittest")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _MAX_DEPTH = 12
 
@@ -119,6 +120,8 @@ def _resolve_words(words: list[str], cwd: Path, depth: int) -> Program:
         return _resolve_notebook(words, cwd)
     if name in LAUNCHERS:
         return _resolve_launcher(name, LAUNCHERS[name], rest, cwd, depth)
+    if name in _TEST_RUNNERS and (test := _find_test_file(name, rest, cwd)) is not None:
+        return _add_launcher(name, _resolve_file([str(test), *rest], cwd))
     return _resolve_file(words, cwd)
 
 
@@ -191,6 +194,9 @@ def _resolve_module(words: list[str], cwd: Path, depth: int, interpreter: str) -
         return _resolve_launcher(name, LAUNCHERS[name], words[1:], cwd, depth, interpreter)
     if name in ("nbconvert", "jupyter", "papermill", "labbook.execute_notebook"):
         return replace(_resolve_notebook(words, cwd), interpreter=interpreter)
+    if name in _TEST_RUNNERS and (test := _find_test_file(name, words[1:], cwd)) is not None:
+        program = replace(_resolve_file([str(test), *words[1:]], cwd), interpreter=interpreter)
+        return _add_launcher(name, program)
     parts = name.split(".")
     for base in (cwd, cwd / "src"):
         for file in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__main__.py")):
@@ -198,6 +204,17 @@ def _resolve_module(words: list[str], cwd: Path, depth: int, interpreter: str) -
                 arguments = tuple(words[1:])
                 return Program(_display_path(file, cwd), "module", cwd, file, (), arguments, interpreter)
     return Program(f"-m {name}", "module", cwd, None, (), tuple(words[1:]), interpreter)
+
+
+def _find_test_file(runner: str, words: Sequence[str], cwd: Path) -> Path | None:
+    """Returns the file whose tests are run; `None` unless it is one file. unittest takes modules, classes and tests."""
+    found: set[Path] = set()
+    for word in words:
+        parts = word.split(".") if runner == "unittest" and not word.startswith("-") else []
+        modules = [cwd.joinpath(*parts[:end]).with_suffix(".py") for end in range(len(parts), 0, -1)]
+        files = [file for file in (cwd / word.partition("::")[0], *modules) if file.suffix == ".py" and file.is_file()]
+        found.update(files[:1])
+    return found.pop() if len(found) == 1 else None
 
 
 def _resolve_shell(name: str, rest: list[str], cwd: Path, depth: int) -> Program:

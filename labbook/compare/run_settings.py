@@ -119,7 +119,8 @@ def collect_arguments(run: Mapping[str, Any]) -> dict[str, Any]:
         given = arguments.get("values")
         if isinstance(given, Mapping):
             for name, value in flatten(given):
-                values.setdefault(name, value)
+                if values.get(name) is None:  # an option that was not given, and is set from a file then
+                    values[name] = value
     return values
 
 

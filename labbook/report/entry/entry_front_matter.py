@@ -159,7 +159,7 @@ def _merge_lists(own: tuple[str, ...], theirs: object) -> list[str]:
 
 
 def _params(run: Run) -> dict[str, float | int | str | bool | None]:
-    """Returns the parsed options with defaults, for tables of runs; of two parsers, the first one's value.
+    """Returns the parsed options with defaults, for tables of runs; of two parsers, the first one's value if it has one.
 
     Only values that fit a column: lists and paths are in the text of the entry. Of too many, those without a value and
     those that have their default are left out, learning rate, batch size and the like never.
@@ -169,7 +169,8 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
         for name, value in flatten(arguments.values):
             if value is None or isinstance(value, (str, int, float)):
                 rank = parameter_rank(name, value, arguments.is_default(name))
-                found.setdefault(name[:_MAX_NAME], (rank, _param(value)))
+                if found.get(name[:_MAX_NAME], (0, None))[1] is None:
+                    found[name[:_MAX_NAME]] = rank, _param(value)
     kept = set(found)
     if len(found) > _MAX_PARAMS:
         chosen = [name for name in found if found[name][0] < UNCHANGED]

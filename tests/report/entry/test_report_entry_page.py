@@ -8,6 +8,7 @@ import pytest
 
 from labbook.checks.report_to_run import message_texts
 from labbook.checks.results import Checklist, Row, Text
+from labbook.compare.run_settings import collect_arguments
 from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse, Run
 from labbook.model.series import Series
 from labbook.report.entry.entry_page import SECTIONS, entry_markdown
@@ -176,6 +177,16 @@ def test_of_too_many_options_those_without_value_and_with_their_default_are_left
     params = frontmatter.parse(entry_markdown(run, notebook), "x")[0]["params"]
     assert {"lr", "opt", *(f"given{n}" for n in range(30))} <= set(params)
     assert not any(name.startswith("none") for name in params) and len(params) == 33
+
+
+def test_an_option_that_was_not_given_has_the_value_of_the_settings(runs, notebook):
+    parsed = Arguments("argparse", "train.py", {"lr": None, "seed": 1, "out": None})
+    settings = Arguments("dict", "cfg", {"lr": 0.003, "seed": 2})
+    run = dataclasses.replace(runs["finished"](), arguments=(parsed, settings))
+    params = frontmatter.parse(entry_markdown(run, notebook), "x")[0]["params"]
+    assert params == {"lr": 0.003, "seed": 1, "out": None}
+    facts = {"arguments": [{"values": one.values} for one in run.arguments]}
+    assert collect_arguments(facts) == params
 
 
 HOSTILE = (
