@@ -159,7 +159,7 @@ def _merge_lists(own: tuple[str, ...], theirs: object) -> list[str]:
 
 
 def _params(run: Run) -> dict[str, float | int | str | bool | None]:
-    """Returns the parsed options with defaults, for tables of runs; of two parsers, the first one's value if it has one.
+    """Returns the parsed options with defaults, for tables of runs; of two parsers, the first value.
 
     Only values that fit a column: lists and paths are in the text of the entry. Of too many, those without a value and
     those that have their default are left out, learning rate, batch size and the like never.
