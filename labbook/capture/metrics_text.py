@@ -191,8 +191,15 @@ def _series(name: str, points: _Points) -> Series:
     points = _drop_batch_points(points)
     values = tuple(points.values)
     bad = sum(not math.isfinite(v) for v in values)
-    whole = Series(name, "text", _steps(points), values, values, values, len(values), bad)
+    whole = Series(name, "text", _steps(points), values, values, values, len(values), bad, starts=_starts(points))
     return downsample(whole, _SERIES_POINTS)
+
+
+def _starts(points: _Points) -> tuple[int, ...]:
+    """Returns the index of each point at which the epochs begin anew, if they do."""
+    epochs = [-1 if place.epoch is None else place.epoch for place in points.places]
+    anew = [n for n, (before, epoch) in enumerate(pairwise(epochs), 1) if epoch < before]
+    return (0, *anew) if anew and -1 not in epochs else ()
 
 
 def _steps(points: _Points) -> tuple[int, ...]:

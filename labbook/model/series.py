@@ -23,6 +23,8 @@ class Series:
         count: Number of measured values; at least `len(values)`.
         nonfinite: Number of NaN and infinite values.
         rank: Rank in distributed training, else `None`.
+        starts: Index of each point at which printed epochs begin anew, as in one training after another; the first is
+            0. Empty where they do not.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Series:
     count: int = 0
     nonfinite: int = 0
     rank: int | None = None
+    starts: tuple[int, ...] = ()
 
     @property
     def is_from_text(self) -> bool:

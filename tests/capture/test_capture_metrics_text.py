@@ -295,3 +295,13 @@ LOSSES = {"loss": 0.5, "val/loss": 0.6}
 )
 def test_what_is_around_a_metric_says_of_which_data_it_is(text, found):
     assert {name: points[-1][1] for name, points in read(text).items()} == found
+
+
+def test_epochs_that_begin_anew_are_those_of_other_trainings():
+    line = "fold {} epoch {} auc 0.9{}"
+    (folds,) = metrics_from_console(
+        "\n".join(line.format(fold, epoch, epoch) for fold in (1, 2) for epoch in (1, 2, 3))
+    )
+    assert folds.starts == (0, 3)
+    (one,) = metrics_from_console("\n".join(line.format(1, epoch, epoch) for epoch in (1, 2, 3)))
+    assert one.starts == ()

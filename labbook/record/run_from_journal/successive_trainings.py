@@ -88,7 +88,7 @@ def _differing_options(trainings: Sequence[Training], script: str) -> list[dict[
         script: Text of the program, by which the values of its loops are known; "" if they are not those of the
             trainings in their order.
     """
-    options = [_plain_options(one.last_optimizer) for one in trainings]
+    options = [{"model": one.last_optimizer.get("root", ""), **_plain_options(one.last_optimizer)} for one in trainings]
     for name, sizes in (("parameters", _model_sizes(trainings)), ("batch_size", _batch_sizes(trainings))):
         if min(sizes) > 0 and max(sizes) > _LARGER * min(sizes):
             options = [{**each, name: size} for each, size in zip(options, sizes, strict=True)]
@@ -97,8 +97,19 @@ def _differing_options(trainings: Sequence[Training], script: str) -> list[dict[
     if looped:
         options = [{**ours, **each} for each, ours in zip(options, looped, strict=True)]
     names = dict.fromkeys(name for each in options for name in each)
-    differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
+    differing = [name for name in names if _is_differing(name, options)]
     return [{name: each[name] for name in differing if name in each} for each in options]
+
+
+def _is_differing(name: str, options: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether trainings have other values of an option; what only one kind of optimizer has says no more than its kind.
+
+    Args:
+        options: The options of each training.
+    """
+    has_it = [each for each in options if name in each]
+    is_of_kind = len({each["optimizer"] for each in options}) > 1
+    return len({str(each[name]) for each in has_it}) > 1 or (len(has_it) < len(options) and not is_of_kind)
 
 
 def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[TrialPart]:
@@ -224,7 +235,8 @@ def _find_reported_metric(
 ) -> tuple[str, list[float], float | None]:
     """Returns name and values of the metric that the program reports once a training, and its printed mean.
 
-    That is the primary metric, or where that has several values a training, the best one of held-out data that has one.
+    That is the primary metric, or where that has several values a training, the best one of held-out data that has one,
+    else the last values of the primary one: its epochs begin anew with each training.
     `logged` has what was logged once a training: equal steps are one point of a series.
     """
     primary = find_primary_series(run)
@@ -245,7 +257,10 @@ def _find_reported_metric(
             mean = values.pop()
         if len(values) == count and all(map(math.isfinite, values)):
             return series.name, values, mean
-    return "", [], None
+    ends = [end - 1 for end in (*primary.starts[1:], len(primary.values))]
+    lasts = [primary.values[end] for end in ends]
+    is_each = len(primary.starts) == count and all(map(math.isfinite, lasts))
+    return (primary.name, lasts, None) if is_each else ("", [], None)
 
 
 def _plain_options(optimizer: Optimizer) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from labbook.model.events.inspection_kinds import LoadedState
 from labbook.model.events.loop_kinds import Loop
-from labbook.model.events.training_kinds import Optimizer, Step
+from labbook.model.events.training_kinds import LossCall, Optimizer, Step
 from labbook.model.run import ray_node
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.series_events import process_labels
@@ -157,8 +157,8 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     """Returns the phases of each training if there are several, and each trains a new model after the one before.
 
     All train models of the same classes, and of the same sizes where a model is called while another one is trained: a
-    teacher and its student are no repeated training. A model that goes on where the one before ended, from its
-    checkpoint, belongs to the same training.
+    teacher and its student are no repeated training. Models of other classes are compared where one function trains all
+    of them. A model that goes on where the one before ended, from its checkpoint, belongs to the same training.
     """
     found: list[list[Phase]] = []
     loads = times_of_model_loads(process)
@@ -169,15 +169,20 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
         else:
             found.append([phase])
     kinds = {_kind_of(each) for each in found}
-    are_alike = len(kinds) == 1 and not any("" in kind for kind in kinds)
+    are_alike = (len(kinds) == 1 or _has_one_loss_line(process)) and not any("" in kind for kind in kinds)
     sizes = {tuple(o.get("parameters", 0) for phase in each for o in phase.optimizers) for each in found}
-    if len(sizes) > 1 and any(
+    if max(len(sizes), len(kinds)) > 1 and any(
         loop.get("forwards", {}).get("of_others", 0) for loop in process.events_of_kind(Loop)[-1:]
     ):
         return []
     models = [set().union(*(phase.models for phase in each)) for each in found]
     are_new = sum(map(len, models)) == len(set().union(*models))
     return found if len(found) > 1 and are_new and are_alike else []
+
+
+def _has_one_loss_line(process: ProcessEvents) -> bool:
+    """Whether the losses of all trainings are computed on one line of the program."""
+    return len({loss.get("line") for loss in process.events_of_kind(LossCall) if loss.get("training")}) == 1
 
 
 def times_of_model_loads(process: ProcessEvents) -> list[float]:

@@ -96,6 +96,31 @@ def test_a_student_of_another_size_is_no_repeated_training(sizes, others, count)
     assert len(successive_trainings(run_of(), [ProcessEvents("0.jsonl", tuple(made))]).get("rows", ())) == count
 
 
+@pytest.mark.parametrize(("lines", "others", "count"), [((), 0, 0), ((7,), 0, 2), ((7,), 3, 0), ((7, 9), 0, 0)])
+def test_models_of_other_classes_are_compared_where_one_function_trains_them(lines, others, count):
+    made = [
+        *(
+            {**e, "type": "Adam", "options": {"lr": 0.1, "eps": 1e-8}} if e.get("index") == 1 else e
+            for e in events("O0:0:Net s0 O1:1:Deep s1")[0].events
+        ),
+        *({"k": "loss_call", "t": 9.0, "line": f"train.py:{line}", "training": True} for line in lines),
+        {"k": "loop", "t": 9.0, "forwards": {"of_others": others}},
+    ]
+    rows = successive_trainings(run_of(2.0, 1.0), [ProcessEvents("0.jsonl", tuple(made))]).get("rows", ())
+    assert [row["params"].get("model") for row in rows] == ["Net", "Deep"][:count]
+    assert all(set(row["params"]) == {"model", "optimizer", "lr"} for row in rows)  # eps is of one kind of optimizer
+
+
+@pytest.mark.parametrize(("starts", "title"), [((0, 3, 6), "AUC 0.7 on average (0.6 to 0.8)"), ((0, 3), "lowest loss")])
+def test_repeats_have_the_last_values_of_a_metric_printed_in_their_epochs(starts, title):
+    values = (0.5, 0.9, 0.6, 0.5, 0.6, 0.7, 0.7, 0.7, 0.8)
+    auc = Series("AUC", "text", tuple(range(1, 10)), values, starts=starts)
+    run = run_of(3.0, 1.0, 2.0)
+    run = replace(run, series=(*run.series, auc), primary="AUC")
+    facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
+    assert f"3 trainings, {title}" in run_title(replace(run, captured={"trainings": facts}))
+
+
 @pytest.mark.parametrize(("tensors", "count"), [(1, 0), (4, 2)])
 def test_models_that_were_not_found_are_alike_by_their_parameters(tensors, count):
     made = [{**event, "root": "", "tensors": tensors} for event in events("O0 s0 O1 s1")[0].events]
