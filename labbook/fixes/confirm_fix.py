@@ -150,14 +150,17 @@ def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:
 def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     """Returns the failed run, and the fixed run if `word` names that one instead.
 
-    "last" is the newest open proposal if nothing was found in the last run.
+    "last" is the last run that ended in the project of the working folder, other projects may record at the same time;
+    or the newest open proposal, best of that project, if nothing was found in that run.
 
     Raises:
         UsageError: The run did not fail and did not fix another one.
     """
+    from labbook.capture.project import find_project
     from labbook.index.query import find_run
 
-    entry = find_run(notebook, word)
+    here = find_project((), Path.cwd(), notebook.paths.root).root if word == "last" else None
+    entry = find_run(notebook, word, project=here)
     meta = entry.meta
     earlier = str(meta.get("may_cure") or "") or next(iter(reversed(read_texts(meta, "cures"))), "")
     if earlier and meta.get("status") == "finished" and read_front_matter(notebook.paths, earlier) is not None:
@@ -165,7 +168,7 @@ def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     if meta.get("status") == "running":
         raise UsageError("errors.run.not_ended_fix", run=entry.id)
     if meta.get("status") == "finished" and not read_texts(meta, "symptoms"):
-        found = find_open_proposal(notebook.paths) if word == "last" else None
+        found = find_open_proposal(notebook.paths, here) if here is not None else None
         if found is not None:
             return found
         raise UsageError("errors.fix.did_not_fail", run=entry.id)

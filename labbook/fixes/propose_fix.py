@@ -189,14 +189,17 @@ def read_front_matter(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | 
         return None
 
 
-def find_open_proposal(paths: NotebookPaths) -> tuple[str, str] | None:
-    """Returns the failed run and the fixed run of the newest proposal that nobody confirmed yet."""
+def find_open_proposal(paths: NotebookPaths, project: str) -> tuple[str, str] | None:
+    """Returns the failed and the fixed run of the newest proposal that nobody confirmed yet, best of this project."""
+    elsewhere = None
     for name in newest_run_ids(paths):
         meta = read_front_matter(paths, name) or {}
         failed = str(meta.get("may_cure") or "")
         if failed and read_front_matter(paths, failed) is not None:
-            return failed, name
-    return None
+            if str(meta.get("project") or "") == project:
+                return failed, name
+            elsewhere = elsewhere or (failed, name)
+    return elsewhere
 
 
 def read_texts(meta: Mapping[str, Any], key: str) -> list[str]:

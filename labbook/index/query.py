@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
@@ -200,10 +200,13 @@ def list_notes(
     return NoteList(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing, keys)
 
 
-def find_run(notebook: Notebook, word: str) -> Entry:
+def find_run(notebook: Notebook, word: str, *, project: str | None = None) -> Entry:
     """Returns the run named by "last", an id, its first or last characters, or the path of its entry.
 
     "last" is the newest run that nobody else has recorded, else the newest of all; no trial inside of another run.
+
+    Args:
+        project: Identity of a project: "last" is its newest run that has ended, if there is one.
 
     Raises:
         NothingFoundError: There is no such run; names the nearest ids.
@@ -224,8 +227,13 @@ def find_run(notebook: Notebook, word: str) -> Entry:
             if newest is None:
                 return [], 0
             # Read until the first one of the user: mostly the newest.
-            rows_of_user = (row for row in itertools.chain([newest], cursor) if json.loads(row[2]).get("author") in own)
-            return [next(rows_of_user, newest)], 1
+            entries = ((row, json.loads(row[2])) for row in itertools.chain([newest], cursor))
+            of_user = ((row, meta) for row, meta in entries if meta.get("author") in own)
+            first = next(of_user, (newest, {}))
+            if project is None:
+                return [first[0]], 1
+            ended = (row for row, meta in itertools.chain([first], of_user) if _has_ended_in(project, meta))
+            return [next(ended, first[0])], 1
         exact = index.execute(f"SELECT {columns} AND name = ?", (name,)).fetchall()
         if exact:
             return exact, 1
@@ -243,6 +251,11 @@ def find_run(notebook: Notebook, word: str) -> Entry:
         several = ", ".join(row[0] for row in found)
         raise UsageError("errors.run.several", count=count, word=word, several=several)
     raise _no_run(notebook, word)
+
+
+def _has_ended_in(project: str, meta: Mapping[str, Any]) -> bool:
+    """Whether a run belongs to a project and is no longer recorded."""
+    return str(meta.get("project") or "") == project and meta.get("status") not in (None, "running")
 
 
 def run_names(notebook: Notebook, beginning: str, limit: int = 50) -> list[tuple[str, str]]:

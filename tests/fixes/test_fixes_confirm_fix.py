@@ -178,6 +178,18 @@ def test_last_is_the_open_proposal_also_after_further_runs(team):
         confirm(team.notebook, "last")
 
 
+@pytest.mark.parametrize("later", ["running", "failed"])
+def test_last_is_of_the_project_of_the_working_folder(team, tmp_path, monkeypatch, later):
+    (tmp_path / "mine").mkdir()
+    mine = str(tmp_path / "mine")
+    put(team, replace(run(CURED, previous=STOPPED), project=mine), project=mine, may_cure=FAILED)
+    put(team, run(LATER, later, width=32, symptoms=CRASHED.symptoms * (later == "failed"), project="/other"),
+        project="/other")  # fmt: skip
+    monkeypatch.chdir(mine)
+
+    assert confirm(team.notebook, "last").fix.by == CURED
+
+
 def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
     confirm(team.notebook, FAILED)
     put(team, run(LATER, previous=CURED))
