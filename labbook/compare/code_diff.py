@@ -17,6 +17,7 @@ from typing import Any
 from labbook.capture.code.git_reader import CodeRepository, open_repository
 from labbook.capture.code.patch import split_sections
 from labbook.capture.code.working_tree import PATCH_FILE
+from labbook.diagnosis.text.ipynb import read_cells
 from labbook.errors import GitError
 
 _MOST_FILES = 8
@@ -40,6 +41,8 @@ def diff_code(
 ) -> dict[str, str]:
     """Returns the changes of some files between two runs, by path; unknown ones are left out.
 
+    "" is the change of a notebook of which only the outputs differ.
+
     Args:
         before: Facts of the code at the earlier run.
         before_folder: Attachments of its entry.
@@ -52,16 +55,24 @@ def diff_code(
     diffs = {}
     for path in paths[:_MOST_FILES]:
         contents = [_content(side, path, code) for side in sides]
-        old, new = contents
-        if old is None or new is None:
+        if contents[0] is None or contents[1] is None:
             continue
+        old, new = (written_code(path, content or "") for content in contents)
         lines = difflib.unified_diff(
             _lines(old), _lines(new), f"a/{path}" if old else "/dev/null", f"b/{path}", lineterm="", n=2
         )
         diff = "\n".join(line[:_MOST_LINE] for line in itertools.islice(lines, _MOST_LINES))
-        if diff:
+        if diff or (path.endswith(".ipynb") and contents[0] != contents[1]):
             diffs[path] = diff
     return diffs
+
+
+def written_code(path: str, content: str) -> str:
+    """Returns the code of a file as its author wrote it: of a Jupyter notebook, that of its cells."""
+    if not path.endswith(".ipynb"):
+        return content
+    cells = read_cells(content.encode("utf-8", "surrogateescape"))
+    return "\n\n".join(cell.source.strip("\n") for cell in cells)
 
 
 def _repository(facts: Mapping[str, Any]) -> CodeRepository | None:

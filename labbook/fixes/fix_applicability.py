@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from labbook.compare.code_diff import written_code
 from labbook.compare.run_settings import captured_facts, collect_arguments, environment_variables, format_value
 from labbook.diagnosis.fingerprint import normalise_message, normalise_source
 from labbook.fixes.fix_candidates import HISTORY, is_named, matches_cure, normalize_name
@@ -80,11 +81,11 @@ def _read_code(run: Run) -> list[str]:
     frames = [frame.file for raised in run.exceptions for frame in raised.frames if frame.user]
     places = [str(finding.where["file"]) for finding in run.findings if finding.where.get("file")]
     texts = []
-    for name in list(dict.fromkeys([*run.sources, *frames, *places]))[:_MAX_FILES]:
+    for name in list(dict.fromkeys([run.script, *run.sources, *frames, *places]))[:_MAX_FILES]:
         with suppress(OSError, RuntimeError, ValueError):
             file = Path(run.cwd).expanduser() / Path(name).expanduser()
             if file.stat().st_size <= _MAX_BYTES:
-                texts.append(file.read_text("utf-8", "replace"))
+                texts.append(written_code(name, file.read_text("utf-8", "replace")))
     return texts
 
 

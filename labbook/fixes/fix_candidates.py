@@ -176,11 +176,11 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
     """Returns the differences without the files of code and the added packages that neither of the two runs used.
 
     A file counts as used if a run loaded, read or failed in it, and where it is not known what a run loaded; one of
-    which nothing but its name is known where the failure names it. A package of another version always does, because
-    the name of a module may differ from that of its package.
+    which nothing but its name is known, or that was read only after the point of the failure, where the failure names
+    it. A package of another version always does, because the name of a module may differ from that of its package.
     """
-    messages = [raised.message for raised in failed.exceptions]
-    changes = [c for c in changes if SIZE_UNKNOWN not in (c.before, c.now) or is_named(c, messages)]
+    messages = [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
+    changes = [c for c in changes if not _may_be_unread(c, failed) or is_named(c, messages)]
     if not now.sources or not failed.sources:
         return tuple(changes)
     used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}
@@ -197,6 +197,12 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
         return change.what in scripts or any(f"/{p}".endswith(f"/{change.what}") for p in used)
 
     return tuple(change for change in changes if is_used(change))
+
+
+def _may_be_unread(change: Change, failed: Run) -> bool:
+    """Whether a file is no difference for all one knows: only its name is known, or the failure came before it."""
+    was_not_reached = change.kind == "input" and not change.before and failed.status in ("failed", "killed")
+    return was_not_reached or SIZE_UNKNOWN in (change.before, change.now)
 
 
 def _used_files(run: Run) -> Iterable[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, LabbookError
-from labbook.model.confirmed_fix import Proposal
+from labbook.model.confirmed_fix import Proposal, changed_lines
 from labbook.model.run import Change, Run
 from labbook.store.journal import write_atomically
 from labbook.store.newest_runs import newest_run_ids
@@ -129,6 +129,7 @@ def list_differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
         changes = mask_changes(compare_runs(run_to_json(failed), run_to_json(now)), redactor)
     files = [change.what for change in changes if change.kind == "code" and change.what not in HISTORY]
     diffs = _diff_files(notebook, failed, now, files, redactor) if files else {}
+    changes = [c for c in changes if c.kind != "code" or c.what not in diffs or any(changed_lines(diffs[c.what]))]
     return [replace(c, detail=diffs[c.what]) if c.kind == "code" and c.what in diffs else c for c in changes]
 
 

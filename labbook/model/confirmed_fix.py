@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ _MAX_LENGTH = 60
 _CONTEXT_LENGTH = 24
 _FEW = 2
 """Changed lines of a file that are shown themselves."""
+_COMMENT = re.compile(r"(?:^|\s+)#(?=\s|$).*")
 _CHANGED = ("capture.difference.changed.value", "capture.difference.changed.line")
 _ADDED = ("capture.difference.added.value", "capture.difference.added.line")
 _NEW_FILE = "capture.difference.added.file"
@@ -76,11 +78,18 @@ def describe_changes(changes: Sequence[Change], most: int = 3) -> Message | str:
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:
-    """Return the removed and the added lines of a unified diff, without blank ones."""
+    """Return the removed and the added lines of a unified diff, without blank lines and changes of comments alone."""
     lines = [line for line in diff.splitlines() if line[:3] not in ("---", "+++")]
-    removed = [line[1:].strip() for line in lines if line[:1] == "-" and line[1:].strip()]
-    added = [line[1:].strip() for line in lines if line[:1] == "+" and line[1:].strip()]
-    return removed, added
+    removed = [line[1:].strip() for line in lines if line[:1] == "-"]
+    added = [line[1:].strip() for line in lines if line[:1] == "+"]
+    return _without_comments(removed, added), _without_comments(added, removed)
+
+
+def _without_comments(lines: list[str], others: list[str]) -> list[str]:
+    """Return the lines with code that is not in the other lines with another comment."""
+    code = {_COMMENT.sub("", line): line for line in others}
+    parts = [(line, _COMMENT.sub("", line)) for line in lines]
+    return [line for line, own in parts if own and code.get(own, line) == line]
 
 
 def sides(change: Change) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,23 @@ def test_uncommitted_against_committed_and_the_other_way_round(tmp_path, git, re
     assert changed(diff_code(*before, *now, ["train.py"])["train.py"]) == WIDER
     assert changed(diff_code(*before, *later, ["train.py"])["train.py"]) == WIDER
     assert diff_code(*now, *later, ["train.py"]) == {}
+
+
+def test_of_a_notebook_the_code_of_its_cells_is_compared(tmp_path, git, repository):
+    def write(*cells, output):
+        rows = [{"cell_type": "code", "source": [line + "\n" for line in code.split("\n")], "outputs": [output]}
+                for code in cells]  # fmt: skip
+        (repository / "look.ipynb").write_text(json.dumps({"nbformat": 4, "cells": rows}, indent=1))
+        git(repository, "add", "-N", "look.ipynb")
+        return side(tmp_path, git, repository, f"side{output['text']}")
+
+    before = write("import torch", "s = raw - mean", output={"text": "1"})
+    again = write("import torch", "s = raw - mean", output={"text": "2"})
+    now = write("import torch", "mean = raw.mean()", "s = raw - mean", output={"text": "3"})
+
+    assert diff_code(*before, *again, ["look.ipynb"]) == {"look.ipynb": ""}
+    lines = [line for line in changed(diff_code(*before, *now, ["look.ipynb"])["look.ipynb"]) if line != "+"]
+    assert lines == ["+mean = raw.mean()"]
 
 
 def test_two_uncommitted_states_of_one_commit(tmp_path, git, repository):

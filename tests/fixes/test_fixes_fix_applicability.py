@@ -18,7 +18,7 @@ from labbook.fixes.fix_applicability import (
     sets_named_number,
     touches_failure,
 )
-from labbook.model.confirmed_fix import describe_changes
+from labbook.model.confirmed_fix import changed_lines, describe_changes
 from labbook.model.finding import Finding
 from labbook.model.run import Change, Framework, Run
 from labbook.model.symptom import Symptom, Wording
@@ -250,6 +250,15 @@ def test_a_file_that_was_missing_is_described_by_its_name(language, text):
     change = Change("input", "data/train.csv", "", "8 bytes, sha256 96bbd5de")
 
     assert Sentences(language)(describe_changes((change,))) == text
+
+
+@in_one_test(("lines", "changed"), [
+    (("-total = 0", "+total = 0  # sum", "+opt.zero_grad()"), ([], ["opt.zero_grad()"])),
+    (("-# old remark", "+# new remark", "-a = '#1'", "+a = '#2'"), (["a = '#1'"], ["a = '#2'"])),
+    (("-a()  # once", "+  a()  # once", "+#include <a>"), (["a()  # once"], ["a()  # once", "#include <a>"])),
+])  # fmt: skip
+def test_lines_that_differ_in_a_comment_alone_are_no_change(lines, changed):
+    assert changed_lines(code(*lines).detail) == changed
 
 
 @in_one_test(("source", "applies"), [("loss.backward()", True), ("opt.zero_grad(); loss.backward()", False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from order_of_tests import in_one_test
 
 from labbook.fixes.fix_candidates import (
@@ -218,6 +219,17 @@ def test_a_missing_file_that_is_there_now_is_a_difference():
     failed = run("failed", exceptions=(raised,))
     now = run(files=(FileUse("data/vocab.txt", "read", 3), FileUse("other.txt", "read", 3)))
     assert [change.what for change in find_new_inputs(failed, now)] == ["data/vocab.txt"]
+
+
+@pytest.mark.parametrize(("status", "message", "is_kept"), [
+    ("failed", "'CORPUS_DIR'", False), ("failed", "No such file: 'data/train.tsv'", True), ("finished", "", True),
+])  # fmt: skip
+def test_a_file_that_the_failure_came_before_is_no_difference(status, message, is_kept):
+    raised = CaughtException("main", "KeyError", "builtins", message, ended_process=True)
+    read = Change("input", "data/train.tsv", "", "64 KiB")
+    kept = keep_used([read, LR], run(status, exceptions=(raised,) * bool(message)), run())
+
+    assert kept == ((read, LR) if is_kept else (LR,))
 
 
 def test_an_option_that_a_configuration_file_sets_is_no_other_difference():
