@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import NothingFoundError, UsageError
@@ -15,7 +15,7 @@ from labbook.index.cjk import normalize_text
 from labbook.index.fix_outcomes import confirmed_fix
 from labbook.index.hit import Hit
 from labbook.index.query_error import QueryError, unknown
-from labbook.index.query_fields import FieldNames, condition_json, field_names, fits, unmatched_value
+from labbook.index.query_fields import FILTERS, FieldNames, Filter, condition_json, field_names, fits, unmatched_value
 from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.ranking import Row, find_best
@@ -126,27 +126,30 @@ def parse_search(words: str, names: FieldNames | None = None) -> Question:
 def _find_missing_value(index: sqlite3.Connection, question: Question) -> QueryError | None:
     """Returns what is wrong with a query without an answer: a value that no note has."""
     found = unmatched_value(index, question.filters)
-    if found is None:
-        return _find_value_out_of_range(index, question)
-    wanted, known = found
-    key = wanted.key
-    return unknown(
-        "terminal.query.no_such_value", ",".join(wanted.values), known, lambda near: f"{key}:{near}", field=key
-    )
+    return _unknown_value(*found) if found is not None else _find_missing_option_value(index, question)
 
 
-def _find_value_out_of_range(index: sqlite3.Connection, question: Question) -> QueryError | None:
-    """Returns what is wrong with a comparison that no run fits: the range of the values."""
+def _unknown_value(wanted: Filter, known: Sequence[str]) -> QueryError:
+    write, name = (lambda near: f"{wanted.key}:{near}"), ",".join(wanted.values)
+    return unknown("terminal.query.no_such_value", name, known, write, field=wanted.key)
+
+
+def _find_missing_option_value(index: sqlite3.Connection, question: Question) -> QueryError | None:
+    """Returns what is wrong with a condition on an option or metric that no run fits: its values, or their range."""
     for wanted in question.filters:
-        if wanted.negated or wanted.operator not in ("<", "<=", ">", ">="):
+        is_range = wanted.operator not in (":", "=")
+        if wanted.negated or (wanted.key in FILTERS and not is_range):
             continue
         newest = "SELECT meta FROM notes WHERE kind = 'run' ORDER BY started DESC LIMIT ?"
         metas = [meta for (meta,) in index.execute(newest, (_MOST_RANGED,)).fetchall()]
-        values = [as_number(value) for meta in metas for value in field_values(json.loads(meta), wanted.key)]
-        numbers = [value for value in values if value is not None and math.isfinite(value)]
-        if numbers and not any(fits(meta, condition_json(wanted)) for meta in metas):
-            low, high = f"{min(numbers):.4g}", f"{max(numbers):.4g}"
-            return QueryError("terminal.query.beyond", name=wanted.key, low=low, high=high, advice="terminal.query.all")
+        values = [value for meta in metas for value in field_values(json.loads(meta), wanted.key)]
+        numbers = [number for number in map(as_number, values) if number is not None and math.isfinite(number)]
+        if not (numbers if is_range else values) or any(fits(meta, condition_json(wanted)) for meta in metas):
+            continue
+        if not is_range:
+            return _unknown_value(wanted, [str(value) for value in values if isinstance(value, (str, int, float))])
+        low, high = f"{min(numbers):.4g}", f"{max(numbers):.4g}"
+        return QueryError("terminal.query.beyond", name=wanted.key, low=low, high=high, advice="terminal.query.all")
     return None
 
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from labbook.errors import UsageError
 from labbook.model.message import message
+from labbook.model.run_fields import as_number
 
 _SHOWN = 40
 _ALIKE = 0.6
@@ -17,7 +18,9 @@ class QueryError(UsageError):
 
 
 def nearest_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Returns the known names that are written like a name, the nearest first."""
+    """Returns the known names that are written like a name, the nearest first; none for a number."""
+    if as_number(name) is not None:
+        return []
     by_lower = {one.lower(): one for one in known}
     return [by_lower[low] for low in get_close_matches(name.lower(), by_lower, n=most, cutoff=_ALIKE)]
 

@@ -275,6 +275,18 @@ def test_a_comparison_that_no_run_fits_names_the_range(notes):
     assert missing is not None and missing.texts("en")[0] == "val_acc is from 0.2 to 0.85 in the runs of this notebook"
 
 
+@pytest.mark.parametrize(("query", "said"), [
+    ("optimizer:adamm", "did you mean optimizer:Adam? Known: SGD, Adam."), ("epochs=six", "Known: 6."),
+    ("epochs:60", "Known: 6."), ("optimizer:adam", ""), ("-optimizer:adamm epochs:6", ""),
+])  # fmt: skip
+def test_a_value_that_no_run_has_names_the_nearest_one(notes, query, said):
+    for run, name in ((NAN, "Adam"), (OOM, "SGD")):
+        notes.run(run, params={"optimizer": name, "epochs": 6})
+
+    missing = list_notes(notes.notebook, query).missing
+    assert (missing.texts("en")[1] if missing is not None else "") == said
+
+
 def test_the_passage_is_no_row_of_a_check_that_is_fine(notes):
     table = "| check | verdict |\n|---|---|\n| Overfitting | ok |\n\nThe overfitting began at step 12.\n"
     notes.run(NAN, table)
