@@ -232,7 +232,7 @@ def find_run(notebook: Notebook, word: str, *, project: str | None = None) -> En
             # Read until the first one of the user: mostly the newest.
             entries = ((row, json.loads(row[2])) for row in itertools.chain([newest], cursor))
             of_user = ((row, meta) for row, meta in entries if meta.get("author") in own)
-            first = next(of_user, (newest, {}))
+            first: tuple[Any, dict[str, Any]] = next(of_user, (newest, {}))
             if project is None:
                 return [first[0]], 1
             ended = (row for row, meta in itertools.chain([first], of_user) if _has_ended_in(project, meta))

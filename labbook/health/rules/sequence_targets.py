@@ -142,7 +142,8 @@ def cache_goes_on(run: Run, signals: Signals) -> Outcome | None:
     """
     rows = [row for phase in signals.evaluations for row in phase.get("caches", [])]
     for row in rows:
-        moved, lost = (0 if row.get("kept") or row.get("other") else row.get(one, 0) for one in ("moved", "lost"))
+        always = not row.get("kept") and not row.get("other")
+        moved, lost = (row.get("moved", 0), row.get("lost", 0)) if always else (0, 0)
         if moved >= _FEWEST:
             observed = message("health.kv_cache_wrong.moved", tokens=moved)
         elif lost >= _FEWEST:
