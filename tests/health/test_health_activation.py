@@ -50,6 +50,12 @@ def test_units_that_begin_dead_are_no_fault_of_the_learning_rate(
     assert (found.where.get("step") == 1) == initial
 
 
+@in_one_test(("zero", "dead"), [(1.0, True), (0.999, False), (None, False)])
+def test_a_model_that_returns_only_zeros_ends_in_a_dead_relu(ask, make_model, looks, zero, dead):
+    found = ask("dead_relu", signals=looked(make_model, looks, "Linear", "Linear", root={"zero": zero}))
+    assert (found is not None and "at the end of the model" in str(found.advice)) == dead
+
+
 def test_dead_units_of_a_function(ask, looks):
     tensors = looks(functions=lambda _: [{"fn": "relu", "line": "net.py:8", "dead": 0.7, "dead_n": 2048}])
     found = ask("dead_relu", signals={"tensors": tuple({**t, "modules": [{"i": 9}]} for t in tensors)})

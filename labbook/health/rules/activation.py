@@ -35,7 +35,8 @@ _History = Sequence[tuple[int, ModuleInspection | FunctionInspection]]
 def units_alive(run: Run, signals: Signals) -> Outcome | None:
     """Whether more than half of the units of a ReLU layer were 0 for at least 512 samples, and stay so.
 
-    Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). Half of the units of a Q-network that learns
+    Source: SageMaker DeadRelu (0 of 12 healthy runs, 5 of 13 faulty ones). A model that returns only zeros ends in one
+    that is dead, also where its layers are not watched. Half of the units of a Q-network that learns
     are often dormant (Sokar et al. 2023), so that in reinforcement learning this is a note; so it is where the loss has
     halved: windows of one series are much alike, and most units are 0 for all of them.
     """
@@ -55,19 +56,28 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         if share is not None and share > 0.5:
             dead.append((share, layer, name))
             initial = initial or _starts_dead(history, modules)
-    if dead:
+    silent = [(1.0, root.label, root.name) for root in roots_of(signals) if _returns_zeros(root)]
+    if dead or silent:
+        dead += silent
         dead.sort(key=lambda one: (one[0], str(one[1])), reverse=True)
         share, layer, name = dead[0]
         evidence = tuple(message("health.dead_relu.layer", share=s, layer=which) for s, which, _ in dead[:5])
         observed = message("health.dead_relu.dead", share=share, layer=layer)
         learns = acts_in_environment(signals) or has_bootstrapped_targets(signals) or has_halved(run, signals)
         verdict = "note" if share < 1 and learns else "fail"
-        advice = message("health.dead_relu.initial_advice") if initial else None
+        key = "health.dead_relu.initial_advice" if initial else "health.dead_relu.output_advice" if silent else ""
+        advice = message(key) if key else None
         where = {"module": name} | ({"step": 1} if initial else {})
         return Outcome(verdict, observed, evidence, where, advice=advice)
     if not judged:
         return None
     return Outcome("ok", message("health.layers_inspected", layers=judged))
+
+
+def _returns_zeros(root: Module) -> bool:
+    """Whether a model returned nothing but zeros, three looks in a row: the ReLU at its end is dead."""
+    shares = [row.get("zero") for step, row in root.history if step >= _SETTLED][-_CONFIRMED:]
+    return len(shares) == _CONFIRMED and all(share == 1.0 for share in shares)
 
 
 def _starts_dead(history: _History, modules: Sequence[Module]) -> bool:
