@@ -46,6 +46,11 @@ class ObservedException:
     tensors: tuple[Mapping[str, Any], ...] = ()
     names: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def failing_line(self) -> str:
+        """The source of the line that raised it, or "" where it is not known."""
+        return self.frames[-1].source if self.frames else ""
+
 
 @dataclass(frozen=True)
 class OutputLine:

@@ -81,7 +81,7 @@ class Matcher:
     def match_exception(self, raised: ObservedException, framework: str = "") -> list[Match]:
         """The pages that fit one exception, strongest first; its `inner` exception does not count."""
         # Of an `assert` without a message its source line counts.
-        source = raised.frames[-1].source if raised.type == "AssertionError" and raised.frames else ""
+        source = raised.failing_line if raised.type == "AssertionError" else ""
         text = normalise_text(_shorten(raised.message or source))
         names = {raised.type, f"{raised.module}.{raised.type}"} if raised.type else set()
         found = self._matching(self._shapes["exception"], text, names, framework)

@@ -60,11 +60,11 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
     is_asserted = (family, exception.type) == ("config_error", "AssertionError")
     if is_asserted and _family_of_site(exception.frames) == _COMPILER:
         family = _COMPILER  # which asserts its own state, no setting
-    if family is None and not sentence and exception.frames and "__version__" in exception.frames[-1].source:
+    if family is None and not sentence and "__version__" in exception.failing_line:
         # A version that is converted to a number, and is none.
         family = "api_version_mismatch"
     if family is not None:
-        return FamilyReading(family, 2, sentence or (exception.frames[-1].source if exception.frames else ""))
+        return FamilyReading(family, 2, sentence or exception.failing_line)
     family = "config_error" if is_user_check(exception, sentence) else _family_of_rejection(exception, sentence)
     return FamilyReading(family, 3, sentence) if family else None
 
@@ -72,12 +72,9 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
 def family_of_line(line: str) -> FamilyReading | None:
     """The family of a line of output in which a program reports an error without a class, or `None`."""
     sentence = " ".join(line[:_MOST_LETTERS].split())
-    tables = load_tables()
-    family = (
-        _family_of_cuda(sentence)
-        or tables.family_of_row("native", _RE["url"].sub("", sentence))
-        or tables.family_of_row("checks", _capture("compared", sentence))
-    )
+    tables, plain = load_tables(), _RE["url"].sub("", sentence)
+    family = _family_of_cuda(sentence) or tables.family_of_row("native", plain)
+    family = family or tables.family_of_row("checks", _capture("compared", sentence))
     return FamilyReading(family, 3, sentence) if family else None
 
 
@@ -91,9 +88,9 @@ def family_of_class(module: str, name: str) -> str | None:
 
 def family_of_source(raised: ObservedException) -> str | None:
     """The family that the line which raised an error shows: it converts a setting, or reads a part of a checkpoint."""
-    if not raised.frames or not raised.frames[-1].source:
+    if not raised.failing_line:
         return None
-    tables, line = load_tables(), f"{raised.type}: {raised.frames[-1].source}"
+    tables, line = load_tables(), f"{raised.type}: {raised.failing_line}"
     own = raised.frames[-1].user
     return tables.family_of_row("sources", line) or (None if own else tables.family_of_row("library_sources", line))
 
@@ -126,7 +123,7 @@ def is_user_check(exception: ObservedException, sentence: str) -> bool:
 
 def _family_of_rejection(exception: ObservedException, sentence: str) -> str | None:
     """The family of a value that a check written in Python rejects; native code mostly checks tensors."""
-    source = exception.frames[-1].source if exception.frames else ""
+    source = exception.failing_line
     is_python = source.startswith(("raise ", "assert ")) if source else exception.type == "ValueError"
     return load_tables().family_of_row("rejections", sentence) if is_python else None
 
@@ -181,7 +178,7 @@ def _family_of_assert(exception: ObservedException, sentence: str) -> str | None
         return None
     if _RE["two_counts"].match(sentence):
         return "shape_mismatch"
-    source = exception.frames[-1].source if exception.frames else ""
+    source = exception.failing_line
     for line in (sentence, source):
         if line.startswith("assert") or (line is sentence and _RE["comparison"].search(line)):
             family = load_tables().family_of_row("asserts", line)

@@ -102,8 +102,8 @@ class TracebackReader:
         lead = self.lines[start].text[: head.start()] if head else ""
         relation = self._relation(start, lead)
         base = self.lines[start].indent if not lead.strip() else 0
-        if head is None:
-            base = max(0, base - 2)
+        if head is None:  # a paste may begin behind the indentation of its first line
+            base = max(0, base - 2, *(line.indent - 4 for line in self.lines[start + 1 : start + 2]))
         frames, at = read_frames(self.lines, start + 1 if head else start, base, self.used)
         one = ParsedException(
             self.lines[start], at, frames=frames, thread=self._thread, ended=not (self._ignored or self._thread)

@@ -227,6 +227,12 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
             "with reason: Connection refused retry after 0.5 seconds\n程序一直卡在这里",
         ),
         ("compile_error", "make[2]: *** [src/CMakeFiles/core.dir/all] Error 2\nmake: *** [all] Error 2"),
+        ("compile_error", "g++: error: build/src/ops.o: No such file or directory"),
+        (
+            "compile_error",
+            'File "build.py", line 9, in make\n          raise RuntimeError(f"Error when running CMake: {e}")\n'
+            "      RuntimeError: Error when running CMake: Command '['/opt/cmake'",
+        ),
         ("compile_error", "clang++-14: error: unable to find the HIP runtime"),
         ("index_out_of_range", "在训练时出现 Expected lbl < class_num, but received lbl:17"),
         ("missing_dependency", "AttributeError: 'NoneType' object has no attribute 'varlen_fwd'"),
