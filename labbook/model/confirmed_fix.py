@@ -19,9 +19,19 @@ _CONTEXT_LENGTH = 24
 _FEW = 2
 """Changed lines of a file that are shown themselves."""
 _COMMENT = re.compile(r"(?:^|\s+)#(?=\s|$).*")
+_HEADING = re.compile(
+    r"(?:import|from)\b|(?:if|elif|else|for|while|with|try|except|finally|def|class|async)\b.*:$|[])}]+$"
+)
+"""Lines that do nothing themselves."""
 _CHANGED = ("capture.difference.changed.value", "capture.difference.changed.line")
 _ADDED = ("capture.difference.added.value", "capture.difference.added.line")
-_NEW_FILE = "capture.difference.added.file"
+_NEW = {
+    "input": "capture.difference.added.input",
+    "environment": "capture.difference.added.environment",
+    "package": "capture.difference.added.package",
+}
+"""Messages of a file that is there now, a variable that is set, a package that is installed."""
+
 _REMOVED = ("capture.difference.removed.value", "capture.difference.removed.line")
 """Messages of a value, and of a line of a file."""
 
@@ -94,20 +104,31 @@ def _without_comments(lines: list[str], others: list[str]) -> list[str]:
 
 def sides(change: Change) -> tuple[str, str]:
     """Return a difference as values before and after: of a file its one or two changed lines, or counts of lines."""
-    if change.kind in ("code", "config") and "\n@@ " in change.detail:
-        removed, added = changed_lines(change.detail)
-        if _are_few(removed, added) and removed + added:
-            return _shorten_to_difference("; ".join(removed), "; ".join(added))
+    removed, added = _few_lines(change)
+    if removed + added:
+        return _shorten_to_difference("; ".join(removed), "; ".join(added))
     counts = line_counts(change)
     return ("", f"+{counts[0]} -{counts[1]} lines") if counts else _shorten_to_difference(change.before, change.now)
 
 
 def line_counts(change: Change) -> tuple[int, int] | None:
     """Return the numbers of added and removed lines; `None` if one or two changed or there is no diff."""
-    if change.kind not in ("code", "config") or "\n@@ " not in change.detail:
+    if not _has_lines(change) or any(_few_lines(change)):
         return None
     removed, added = changed_lines(change.detail)
-    return None if _are_few(removed, added) else (len(added), len(removed))
+    return (len(added), len(removed)) if removed or added else None
+
+
+def _has_lines(change: Change) -> bool:
+    return change.kind in ("code", "config") and "\n@@ " in change.detail
+
+
+def _few_lines(change: Change) -> tuple[list[str], list[str]]:
+    """Return the removed and added lines of a small change, of more lines those that say what is done; else none."""
+    removed, added = changed_lines(change.detail) if _has_lines(change) else ([], [])
+    if not _are_few(removed, added):
+        removed, added = ([line for line in part if not _HEADING.match(line)] for part in (removed, added))
+    return (removed, added) if _are_few(removed, added) else ([], [])
 
 
 def _are_few(removed: list[str], added: list[str]) -> bool:
@@ -130,8 +151,7 @@ def _describe(change: Change) -> Message:
         return message(_REMOVED[is_line], what=what, before=old)
     if before:
         return message(_CHANGED[is_line], what=what, before=old, now=new)
-    # That a file is there is the fix, not its size.
-    return message(_NEW_FILE, what=what) if change.kind == "input" else message(_ADDED[is_line], what=what, now=new)
+    return message(_NEW.get(change.kind, _ADDED[is_line]), what=what, now=new)
 
 
 def _shorten_to_difference(before: str, now: str) -> tuple[str, str]:

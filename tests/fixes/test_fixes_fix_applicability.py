@@ -245,11 +245,27 @@ def test_a_file_that_was_missing_is_a_fix_for_the_same_file(path, touches):
     assert can_apply(change, here(), failure)
 
 
-@in_one_test(("language", "text"), [("en", "data/train.csv added"), ("zh", "新增 data/train.csv")])
-def test_a_file_that_was_missing_is_described_by_its_name(language, text):
-    change = Change("input", "data/train.csv", "", "8 bytes, sha256 96bbd5de")
+@in_one_test(("language", "text"), [
+    ("en", "data/train.csv added; CORPUS=data; rich 13.0 installed"),
+    ("zh", "新增 data/train.csv；CORPUS=data；安装 rich 13.0"),
+])  # fmt: skip
+def test_what_is_new_is_described_by_what_it_is(language, text):
+    changes = (
+        Change("input", "data/train.csv", "", "8 bytes, sha256 96bbd5de"),
+        Change("environment", "CORPUS", "", "data"),
+        Change("package", "rich", "", "13.0"),
+    )
+    assert Sentences(language)(describe_changes(changes)) == text
 
-    assert Sentences(language)(describe_changes((change,))) == text
+
+@in_one_test(("lines", "text"), [
+    (("-for p in ps:", "-    if p.dim() > 1:", "-        init(p, -9)"), "train.py: init(p, -9) removed"),
+    (("+import a", "+x = a.f(x)", "+y = a.g(y)", "+)"), "train.py: x = a.f(x); y = a.g(y) added"),
+    (("-for i in a:", "+for i in b:"), "train.py: for i in a: → for i in b:"),
+    (("+a()", "+b()", "+c()"), "train.py +3 -0 lines"), (("+if a:", "+else:", "+try:"), "train.py +3 -0 lines"),
+])  # fmt: skip
+def test_of_a_change_of_some_lines_those_are_shown_that_do_something(lines, text):
+    assert Sentences("en")(describe_changes((code(*lines),))) == text
 
 
 @in_one_test(("lines", "changed"), [
