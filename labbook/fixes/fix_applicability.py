@@ -36,6 +36,7 @@ _WORDS = re.compile(r"(?<![\w.])[A-Za-z_]\w*|(?<=[A-Za-z_)\]]\.)[A-Za-z_]\w*")
 _USED = re.compile(r"(?<=\.)[A-Za-z_]\w*|[A-Za-z_]\w*(?=\s*\()|[A-Za-z_]\w*(?==[^=])")
 _SUBSCRIPT = re.compile(r"(?<=[\w)\]])\[[^\[\]]*\]")
 _NAME = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)(?:[ =].*)?", re.DOTALL)
+_DEVICE_INDEX = re.compile(r"(?<=[a-z]):\d+$")
 _NAMED = re.compile(r"(?!\s*(?:import|from)\b)[^\w#]*\w")
 _CONFIGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 _ANY_NAME = frozenset({"", "*"})
@@ -257,7 +258,7 @@ def _is_value_to_change(change: Change, value: str | None, raised: bool) -> bool
         return True  # what was refused is to be taken out, whatever its value
     numbers = [_number(one) for one in (change.before, value, change.now)]
     if None in numbers:
-        return value == change.before
+        return _DEVICE_INDEX.sub("", value) == _DEVICE_INDEX.sub("", change.before)
     if raised:
         return True
     before, mine, now = (float(one or 0.0) for one in numbers)

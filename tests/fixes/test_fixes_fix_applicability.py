@@ -146,6 +146,12 @@ def test_a_failing_line_names_an_option_by_key_or_attribute(source, named):
     assert touches_failure(change, crash("unsupported operand", where={"source": source}), None) is named
 
 
+@pytest.mark.parametrize(("value", "fits"), [("cuda", True), ("cuda:1", True), ("mps", False), ("cpu", False)])
+def test_an_option_with_another_index_of_the_device_that_failed_is_to_be_changed(value, fits):
+    change = Change("argument", "--device", "cuda:0", "cpu")
+    assert can_apply(change, here(options={"device": value}), crash("not compiled with CUDA enabled")) is fits
+
+
 def test_an_option_that_was_refused_is_taken_out_whatever_its_value():
     change = Change("argument", "--learning-rate", "0.1", "")
     assert can_apply(change, here(options={"learning_rate": "0.5"}), crash("x"))
