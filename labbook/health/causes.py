@@ -59,6 +59,8 @@ ORDER = (
     "regularisation_dominates",
     "update_too_large",
     "exploding_gradient",
+    "norm_output_wrong",
+    "missing_nonlinearity",
     "dead_relu",
     "saturated_activation",
     "vanishing_gradient",

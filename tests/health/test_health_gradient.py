@@ -361,3 +361,16 @@ def test_layers_with_a_gradient_of_exactly_zero(ask, make_model, looks, norms, w
     found = ask("gradient_zero_in_part", signals={"models": (model,), "tensors": tensors})
     assert (found and found.verdict) == verdict
     assert found is None or ("state of the step before" in (found.advice or "")) == ("weight_hh" in name)
+
+
+@in_one_test(("bias", "is_input"), [(0.5, True), (0.0, False)])
+def test_a_layer_that_is_given_zeros(ask, make_model, looks, bias, is_input):
+    model = make_model("Linear", "Linear", "Linear")
+    names = ("target.weight", "target.bias", "layer2.weight", "layer3.weight")
+    weight = model["parameters"][0]
+    model["parameters"] = [{**weight, "i": i, "name": name} for i, name in enumerate(names)]
+    model["parameters"][1]["shape"] = [16]
+    norms = (0.0, bias, 1.0, 1.0)
+    tensors = looks(params=lambda _: [{"i": i, "w": 1.0, "g": norm} for i, norm in enumerate(norms)])
+    found = ask("gradient_zero_in_part", signals={"models": (model,), "tensors": tensors})
+    assert ("the input of target is 0" in found.observed) is is_input

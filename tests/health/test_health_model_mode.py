@@ -13,16 +13,19 @@ pytestmark = pytest.mark.pure
     [
         ("test_accuracy", {}, "warn"),
         ("accuracy", {}, "not observed"),
+        ("accuracy", {"forwards_lonely": 9, "shuffle": True}, "warn"),
+        ("accuracy", {"forwards_lonely": 9, "shuffle": False}, "not observed"),
         ("test_accuracy", {"losses_lonely": 5}, "not observed"),
         ("test_accuracy", {"evaluations": ({"batches": 4, "training": False, "stochastic": True},)}, "ok"),
     ],
-    ids=["validation", "of the training data", "some have a loss", "another phase"],
+    ids=["validation", "of the training data", "passes", "one order", "some have a loss", "another phase"],
 )
 def test_validation_without_a_loss_that_looks_like_training(ask, make_series, name, changed, verdict):
     changed = dict(changed)
     layer = {"i": 0, "name": "drop", "type": "Dropout", "order": 0, "options": {"p": 0.5}}
     signals = {
         "evaluations": changed.pop("evaluations", ()),
+        "loaders": ({"shuffle": changed.pop("shuffle", False), "batches": 30}, {"shuffle": False, "batches": 8}),
         "loop": {
             "steps": 90,
             "backwards": 90,

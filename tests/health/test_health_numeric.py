@@ -282,6 +282,19 @@ def test_an_eps_of_the_program_that_shrinks(ask, make_model, looks, kind, deviat
     assert (found and found.verdict) == verdict
 
 
+@in_one_test(("kind", "width", "verdict"), [("LayerNorm", 1, "warn"), ("LayerNorm", 2, None), ("BatchNorm1d", 1, None)])
+def test_a_normalisation_over_one_value(ask, make_model, looks, kind, width, verdict):
+    model = make_model("Linear", kind)
+    model["modules"][2]["package"] = "torch"
+    model["parameters"][0] |= {"name": "layer2.weight", "shape": [width]}
+    tensors = looks(
+        modules=lambda _: [{"i": 2, "training": True, "mean": 0.0, "std": 0.0}],
+        params=lambda _: [{"i": 0, "w": 1.0, "g": 0.0}],
+    )
+    found = ask("norm_output_wrong", signals={"models": (model,), "tensors": tensors})
+    assert (found and found.verdict) == verdict
+
+
 @in_one_test(
     ("kind", "package", "mean", "weight", "verdict"),
     [

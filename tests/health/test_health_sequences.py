@@ -128,6 +128,9 @@ def test_validation_that_changes_or_is_the_training_data(ask, make_series):
         ([24, 24, 8], [24], False, False),  # as many samples as steps
         ([24, 1, 8], [24], False, False),  # a label for each word of one sentence
         ([24, 40, 8], [960], False, False),
+        ([24, 40, 8], [24, 1], False, True),
+        ([24, 40, 8], [24, 5], False, True),
+        ([24, 40, 8], [24, 40], False, False),  # a label for each step of each sample
     ],
 )
 def test_samples_read_as_time(ask, form, labels, first, found):

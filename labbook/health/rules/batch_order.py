@@ -167,11 +167,11 @@ def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
 def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
     """Whether a recurrent layer or attention that expects (time, samples, features) gets as many time steps as labels.
 
-    Source: torch.nn.RNN, `batch_first` (tier 2); in at least 3 looks and all of them, with one label a sample, and
-    several sequences of another length.
+    Source: torch.nn.RNN, `batch_first` (tier 2); in at least 3 looks and all of them, with labels that have no axis as
+    long as that of the samples, and several sequences of another length.
     """
     labels = {
-        batch.get("step", 0): leaf.get("shape", ())
+        batch.get("step", 0): tuple(leaf.get("shape", ()))
         for batch in signals.batches
         for leaf in batch.get("leaves", [])
         if leaf.get("path") == "target"
@@ -183,7 +183,7 @@ def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
             else []
         )
         if len(looks) >= _AXES and all(
-            len(form) == 3 and 1 < form[1] != form[0] and len(label) == 1 and label[0] == form[0]
+            len(form) == 3 and 1 < form[1] != form[0] and label[:1] == form[:1] and form[1] not in label
             for form, label in looks
         ):
             first, second, _ = looks[-1][0]

@@ -1,4 +1,4 @@
-"""Checks of gradients: cleared, present, reaching every parameter, neither vanishing nor exploding, clipped rarely."""
+"""Checks of gradients: cleared, present, reaching every parameter, neither vanishing nor exploding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ _WHOLE_RUN = 20
 """Points from which on a run that changed nothing was no short trial. Source: as in `loss_exactly_zero`."""
 _DISCARDED = 5
 _FEWEST_LOOKS = 5
-_CLIPPED = 20
 _QUERIES_AND_KEYS = frozenset(("q", "k", "qk", "query", "key", "queries", "keys", "wq", "wk"))
 """Words in the names of these layers in the libraries for transformers."""
 
@@ -167,7 +166,7 @@ def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2), over at least 5 looks. Two factors that both begin at 0 hide each other's gradient,
     as in a wrong low-rank adapter: 3 looks are enough, and they may be most of what trains. An expert of a mixture that
-    gets no tokens is a note.
+    gets no tokens is a note. The gradient of a linear weight is a multiple of the input, that of its bias is not.
     """
     known = [p for p in parameters_of(signals) if (p.is_matrix or p.is_table) and p.trainable]
     seen = [(p, norms) for p in known if len(norms := p.values("g")) >= _STREAK]
@@ -182,8 +181,21 @@ def gradient_in_every_layer(run: Run, signals: Signals) -> Outcome | None:
     names, idle = join_names([p.name for p in still]), all("expert" in p.name.lower() for p in still)
     observed = message("health.gradient_zero_in_part.zero", bad=len(still), matrices=len(seen), names=names)
     evidence = (message("health.gradient_zero_in_part.factors"),) if at_zero else ()
+    where = {"parameter": still[0].name}
+    layers = join_names([name for p in still if (name := _given_zeros(p, signals))])
+    if layers:
+        observed = message("health.gradient_zero_in_part.input", layers=layers)
+        return Outcome("warn", observed, where=where, advice=message("health.gradient_zero_in_part.input_advice"))
     advice = message("health.gradient_zero_in_part.no_state") if all("weight_hh" in p.name for p in still) else None
-    return Outcome("note" if idle else "warn", observed, evidence, {"parameter": still[0].name}, advice=advice)
+    return Outcome("note" if idle else "warn", observed, evidence, where, advice=advice)
+
+
+def _given_zeros(weight: Parameter, signals: Signals) -> str:
+    """Returns the name of the linear layer of a weight without gradient, "" unless its bias has one in every look."""
+    layer = weight.name.rpartition(".")[0]
+    biases = (p for p in parameters_of(signals) if (p.model, p.name) == (weight.model, f"{layer}.bias"))
+    norms = next((bias.values("g") for bias in biases), ())
+    return layer if weight.name.endswith(".weight") and len(norms) >= _FEWEST_LOOKS and all(norms) else ""
 
 
 @check("vanishing_gradient", family="gradient", tier=2, needs=("params",))
@@ -364,36 +376,3 @@ def exploding_layers(signals: Signals) -> list[tuple[Parameter, float]]:
     if len(profile) < 5 or norms[0] / norms[-1] <= 70 or norms[0] <= 10 or _tau(profile) >= -0.8:
         return []
     return [(parameter, norm) for parameter, norm in profile if norm / norms[-1] > 70]
-
-
-@check("clip_always_active", family="gradient", tier=3, needs=("loop",))
-def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
-    """Whether clipping reduced nearly every gradient to a small part of its norm.
-
-    Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
-    every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
-    """
-    clip = clipping(run, signals)
-    calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
-    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
-    if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
-        return None
-    if calls < 200 and median(norms) < 100 * limit:
-        return None
-    share = clipped / calls
-    observed = message("health.clip_always_active.share", share=share, calls=calls, norm=median(norms), limit=limit)
-    return Outcome("note", observed)
-
-
-@check("clip_without_gradient", family="gradient", tier=1, needs=("loop",))
-def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
-    """Whether nearly all calls that clip gradients found none, although steps had some: they come before `backward`.
-
-    Source: a logical invariant (tier 1), over at least 20 calls.
-    """
-    clip = signals.loop.get("clip", {})
-    calls, empty = clip.get("calls", 0), clip.get("empty", 0)
-    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
-    if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
-        return None
-    return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))

@@ -10,6 +10,7 @@ from labbook.health.evidence.training_kind import acts_in_environment, has_oppos
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import Evaluation
 from labbook.model.message import message
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
@@ -97,24 +98,27 @@ def _count_phases(signals: Signals) -> int:
 def _judge_unused_forwards(run: Run, signals: Signals) -> Outcome | None:
     """Forwards in training mode and with gradients that no backward followed, beside one for each backward.
 
-    All of them have a loss, or none has one, but the program reports a metric of validation, and no other phase could
-    have given it.
+    All of them have a loss, or none has one, but the program reports a metric of validation, or an accuracy, beside
+    whole passes over another loader, and no other phase could have given it.
     """
     loop, losses = signals.loop, training_losses(signals)
-    forwards, backwards = loop.get("forwards_lonely", 0), loop.get("backwards", 0)
+    passes, backwards = _forwards_of_passes(signals), loop.get("backwards", 0)
+    forwards = passes or loop.get("forwards_lonely", 0)
     calls = {loss.get("line", ""): loss.get("calls", 0) for loss in losses}
     one_each = backwards + forwards == loop.get("forwards", {}).get("train_grad", 0)
     unused_losses = loop.get("losses_lonely", 0)
-    metric = next((s.name for s in (*run.series, *run.printed) if s.source != "probe" and is_held_out(s.name)), "")
+    written = [s.name for s in (*run.series, *run.printed) if s.source != "probe"]
+    metric = next((n for n in written if is_held_out(n) or (passes and metric_kind(n).quantity == "accuracy")), "")
     counted = unused_losses == 0 and bool(metric) and not signals.evaluations
     alone = (
         len(signals.models) == 1
         and len({loss.get("fn") for loss in losses}) == 1
         and {*loop.get("accumulation", {})} == {"1"}
     )
-    if not alone or not one_each or not _PHASE < forwards < backwards:
+    if not alone or not (one_each or passes) or not _PHASE < forwards < backwards:
         return None
-    if sum(calls.values()) != backwards + unused_losses or (unused_losses != forwards and not counted):
+    followed = sum(calls.values()) == backwards + unused_losses or (passes and sum(calls.values()) <= backwards)
+    if not followed or (unused_losses != forwards and not counted):
         return None
     if not any("BatchNorm" in m.type or ("Dropout" in m.type and m.options.get("p")) for m in modules_of(signals)):
         return None
@@ -123,6 +127,18 @@ def _judge_unused_forwards(run: Run, signals: Signals) -> Outcome | None:
     line = next((line for line, count in calls.items() if count == forwards), "")
     observed = message("health.eval_in_train_mode.with_gradients", batches=forwards)
     return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+
+
+def _forwards_of_passes(signals: Signals) -> int:
+    """Returns how many forwards no backward followed, where they are passes over a loader in order, else 0.
+
+    Where the training shuffles, that is a loader for validation; while a loop is steady not every forward is followed.
+    """
+    forwards = signals.loop.get("forwards", {}).get("train_grad", 0) - signals.loop.get("backwards", 0)
+    shuffled = [loader for loader in signals.loaders if loader.get("shuffle")]
+    in_order = [loader.get("batches") or 0 for loader in signals.loaders if not loader.get("shuffle")]
+    whole = any(batches > 1 and forwards >= 2 * batches and forwards % batches == 0 for batches in in_order)
+    return forwards if shuffled and whole else 0
 
 
 def _supervised(run: Run, signals: Signals) -> bool:

@@ -91,10 +91,16 @@ def norms_normalise(run: Run, signals: Signals) -> Outcome | None:
 
     Source: a logical invariant, with margins chosen by us (tier 2): over its features, what a layer norm and an RMS
     norm return has a mean square of 1 while all weights are 1, or 0 and added. A shifted mean or a division by the
-    variance makes it larger; an `eps` that is not small makes it smaller, where each row of its input varies.
+    variance makes it larger; an `eps` that is not small makes it smaller, where each row of its input varies. One value
+    less its mean is always 0.
     """
     weights = parameters_of(signals)
+    single = {(p.model, p.name.rpartition(".")[0]) for p in weights if p.elements == 1}
     for module in modules_of(signals):
+        if module.type == "LayerNorm" and module.history and (module.model, module.name) in single:
+            observed = message("health.norm_output_wrong.single", layer=module.label)
+            advice = message("health.norm_output_wrong.single_advice")
+            return Outcome("warn", observed, where={"module": module.name}, advice=advice)
         if not _OWN_NORM.search(module.type) or module.facts.get("package"):
             continue
         own = [p for p in weights if p.model == module.model and p.name.rpartition(".")[0] == module.name]

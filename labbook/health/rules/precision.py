@@ -1,9 +1,11 @@
-"""Checks of mixed precision: stable gradient scale, range of float16, autocast in effect."""
+"""Checks of mixed precision and of clipping: gradient scale, range of float16, autocast in effect, clipped norms."""
 
 from __future__ import annotations
 
+import math
+
 from labbook.health.evidence.layer_history import Module, modules_of, parameters_of, roots_of
-from labbook.health.evidence.measurements import measured_series
+from labbook.health.evidence.measurements import clipping, measured_series, process_series
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -16,6 +18,7 @@ _LOW_PRECISION = ("float16", "bfloat16")
 _MULTIPLIES = ("linear", "conv", "bilinear")
 _FEWEST_LOOKS = 3
 _FEW_MOVED = 0.1
+_CLIPPED = 20
 
 
 @check("scaled_gradients_stepped", family="numeric", tier=1, needs=("loop",))
@@ -150,3 +153,36 @@ def clipped_unscaled(run: Run, signals: Signals) -> Outcome | None:
     if limit is not None and factor is not None:
         evidence = (message("health.clip_before_unscale.limit", limit=limit, factor=factor),)
     return Outcome("fail", message("health.clip_before_unscale.scaled", bad=scaled, calls=calls), evidence)
+
+
+@check("clip_always_active", family="gradient", tier=3, needs=("loop",))
+def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
+    """Whether clipping reduced nearly every gradient to a small part of its norm.
+
+    Source: a hint (tier 3); more than 95 % of at least 200 calls, and the norm 10 times the limit: clipping in
+    every step to some degree is usual in language models and policies. 100 times the limit counts after 20 calls.
+    """
+    clip = clipping(run, signals)
+    calls, clipped, limit = clip.get("calls", 0), clip.get("clipped", 0), clip.get("limit")
+    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    if calls < _CLIPPED or clipped <= 0.95 * calls or not limit or not norms or median(norms) < 10 * limit:
+        return None
+    if calls < 200 and median(norms) < 100 * limit:
+        return None
+    share = clipped / calls
+    observed = message("health.clip_always_active.share", share=share, calls=calls, norm=median(norms), limit=limit)
+    return Outcome("note", observed)
+
+
+@check("clip_without_gradient", family="gradient", tier=1, needs=("loop",))
+def clipping_sees_gradients(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nearly all calls that clip gradients found none, although steps had some: they come before `backward`.
+
+    Source: a logical invariant (tier 1), over at least 20 calls.
+    """
+    clip = signals.loop.get("clip", {})
+    calls, empty = clip.get("calls", 0), clip.get("empty", 0)
+    norms = [v for s in process_series(run, signals, "grad_norm") for v in s.values if math.isfinite(v)]
+    if calls < _CLIPPED or empty <= 0.9 * calls or not norms or median(norms) <= 0:
+        return None
+    return Outcome("warn", message("health.clip_without_gradient.empty", empty=empty, calls=calls, norm=median(norms)))
