@@ -54,6 +54,14 @@ def test_a_message_is_read_in_any_markup(family_of: Callable[[str], str], messag
         ("missing_dependency", "RuntimeError: Dendrograms require the extra; this plot requires scipy to be available"),
         ("config_error", "ValueError: Invalid `layout`: 'spiral'. Options are 'grid' and 'circle'."),
         ("config_error", "BoostError: Leaf refresh is not supported by current booster."),
+        ("type_error_user_code", "ValueError: Please build the vocabulary first, its size is needed"),
+        ("config_error", "ValueError: No sampler given"),
+        ("other", "OSError: No such device (os error 19)"),
+        ("file_not_found", "OSError: Bad link: No such file or directory (os error 2)"),
+        (
+            "dataloader_worker_died",
+            _cut(SITE + "torch/_utils.py", "reraise", "raise self.exc_type(msg)"),
+        ),
         ("data_decode_error", "RuntimeError: Failed to fetch clip 12 from a/b.mp4 after 9 tries"),
         (
             "config_error",

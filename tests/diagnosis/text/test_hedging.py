@@ -69,6 +69,7 @@ def test_a_message_in_the_prose_of_a_person_is_never_certain(text: str, tier: in
         ("[Feature request] resume\n\nRuntimeError: CUDA error: out of memory", "cuda_oom"),
         ("启动训练显示KeyError: 'eval_f1'", "type_error_user_code"),
         ("按照教程训练，报错：KeyError -100", "type_error_user_code"),
+        ("raises this on the first picture:\n\n`TypeError: 'Picture' object is not iterable`", "type_error_user_code"),
     ],
 )
 def test_what_happened_is_found_beside_suppositions(family_of: Callable[[str], str], text: str, family: str) -> None:
