@@ -59,6 +59,11 @@ _HEADING = re.compile(
 _NEAR = 200
 """Characters before a number that may say what it is of."""
 _WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
+_PART_OF_LOSS = re.compile(
+    r"recon\w*|kld?|adv\w*|aux\w*|commit\w*|content|style|percept\w*|physics|pde|policy|value|actor|critic|box|obj|mask",
+    re.IGNORECASE,
+)
+"""The word before the name of a loss that is one of several terms. Source: chosen by us."""
 _PERCENT = re.compile(
     rf"(?P<number>\d{{1,3}}(?:\.\d{{1,20}})?)[ ]?%[ ](?:(?P<split>{_ANY_SPLIT})[ ])?(?P<name>correct|accuracy|acc)\b",
     re.IGNORECASE,
@@ -150,10 +155,10 @@ class _NamedValues:
     def _with_split(self, name: str, match: re.Match[str]) -> str:
         """Returns a name with the data split that the line names for it."""
         line, start = self._line, match.start()
-        if self._section is None:
-            self._section = data_split(line[:start])
-        elif section := _SECTION.search(line[max(self._end, start - _NEAR) : start]):
+        if section := _SECTION.search(line[max(self._end, start - _NEAR) : start]):
             self._section, self._split_of_word = SPLITS[section[1].lower()].removeprefix("train"), ""
+        elif self._section is None:
+            self._section = data_split(line[:start])
         if has_split(name):
             # "val loss 0.6 acc 0.7": the second one is of the same data.
             self._split_of_word = _split_before(match["name"])
@@ -163,13 +168,18 @@ class _NamedValues:
         return f"{split}/{self._variant}{name}" if split and name != "lr" else name
 
     def _distinguish(self, name: str, start: int) -> str:
-        """Returns a name with the word before it, if it came before: "accuracy 0.71 ema accuracy 0.74"."""
+        """Returns a name with the word before it, if it came before: "accuracy 0.71 ema accuracy 0.74".
+
+        So does a part of a loss that comes alone: "Reconst Loss: 80.1, KL Div: 3.2".
+        """
         word = _WORD_BEFORE.search(self._line[:start])
         full = name
         if name in self._words_before and word is not None:
             first = self._words_before[name]  # "D loss: 0.6 G loss: 0.9"
             if first and first not in COUNTERS:
                 self.values = {f"{first}_{n}" if n == name else n: number for n, number in self.values.items()}
+            full = f"{word[1]}_{name}"
+        elif name == "loss" and word is not None and _PART_OF_LOSS.fullmatch(word[1]):
             full = f"{word[1]}_{name}"
         self._words_before.setdefault(full, word[1] if word is not None else "")
         return full

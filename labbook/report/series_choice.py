@@ -10,7 +10,15 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median
 
-from labbook.model.metric_kinds import SPLITS, MetricGoal, choose_metric, direction_of, is_counter, metric_kind
+from labbook.model.metric_kinds import (
+    SPLITS,
+    MetricGoal,
+    choose_metric,
+    direction_of,
+    is_counter,
+    metric_kind,
+    name_words,
+)
 from labbook.model.run import Run
 from labbook.model.series import Series
 
@@ -102,7 +110,19 @@ def primary_direction(run: Run) -> str:
     """Returns the direction of the primary series: "max", "min", or "" where no value is the best one."""
     if run.direction:
         return "" if run.direction == "none" else run.direction
-    return direction_of(run.primary or primary_series(run))
+    series = find_primary_series(run)
+    return series_direction(series) if series is not None else direction_of(run.primary)
+
+
+def series_direction(series: Series) -> str:
+    """Returns the direction of a metric by its name; "" for a score that mostly is lower than at first.
+
+    More is better in a game; the validation score of a regression may be an error.
+    """
+    direction, words = direction_of(series.name), name_words(series.name)
+    values = [v for v in series.values if math.isfinite(v)]
+    is_unclear = "score" in words and metric_kind(series.name).quantity == "reward" and bool(values)
+    return "" if is_unclear and median(values) < values[0] else direction
 
 
 def split_direction(run: Run, name: str) -> str:
@@ -249,7 +269,7 @@ def best_value(
         direction: "max" or "min"; by default that of its name.
         of_batches: Whether its values are of single batches; by default as its name and length say.
     """
-    direction = direction_of(series.name) if direction is None else direction
+    direction = series_direction(series) if direction is None else direction
     if not direction or has_no_best(series.name):
         return None
     better = max if direction == "max" else min

@@ -18,6 +18,7 @@ from labbook.report.series_choice import (
     counts_points,
     has_epoch_values,
     is_of_batches,
+    primary_direction,
     primary_series,
     printed_otherwise,
     run_best,
@@ -61,6 +62,14 @@ def test_of_validation_the_best_is_a_value_itself(values):
 def test_no_best_without_a_direction():
     for name in ("lr", "grad_norm", "policy_loss", "entropy", "something", "charts/episode"):
         assert best_value(of(name, [1.0, 2.0, 3.0, 4.0]), 4) is None
+
+
+def test_a_score_that_falls_may_be_an_error():
+    run = replace(RUN, primary="val_score")
+    for values, direction, best in (((64.6, 61.0, 59.1), "", None), ((0.6, 0.8, 0.7), "max", 0.8)):
+        score = of("val_score", values)
+        one = replace(run, series=(score,))
+        assert (primary_direction(one), run_best(one, score)) == (direction, best)
 
 
 def test_rewards_are_of_episodes():
