@@ -141,7 +141,10 @@ def _is_grad(node: ast.expr) -> bool:
 def _events_of_call(call: _Call) -> Iterator[Event]:
     name, func = last_name(call.node.func), call.node.func
     if name in _ZERO or ("grad" in name and any(word in name for word in ("zero", "clear", "reset"))):
-        yield call.event("zero")
+        # A function may clear the gradients of several optimizers.
+        inside = list(_events_of_other(call)) if isinstance(func, ast.Name) else []
+        cleared = [one for one in inside if one.what == "zero"]
+        yield from cleared or [call.event("zero", "*" if isinstance(func, ast.Name) else None)]
     elif name == "zero_" and ".grad" in call.on:
         yield call.event("zero", "*")
     elif name == "backward" or call.source.dotted(func) in ("torch.autograd.grad", "paddle.grad"):

@@ -98,14 +98,10 @@ def test_a_student_of_another_size_is_no_repeated_training(sizes, others, count)
 
 @pytest.mark.parametrize(("lines", "others", "count"), [((), 0, 0), ((7,), 0, 2), ((7,), 3, 0), ((7, 9), 0, 0)])
 def test_models_of_other_classes_are_compared_where_one_function_trains_them(lines, others, count):
-    made = [
-        *(
-            {**e, "type": "Adam", "options": {"lr": 0.1, "eps": 1e-8}} if e.get("index") == 1 else e
-            for e in events("O0:0:Net s0 O1:1:Deep s1")[0].events
-        ),
-        *({"k": "loss_call", "t": 9.0, "line": f"train.py:{line}", "training": True} for line in lines),
-        {"k": "loop", "t": 9.0, "forwards": {"of_others": others}},
-    ]
+    adam = {"type": "Adam", "options": {"lr": 0.1, "eps": 1e-8}}
+    made = [{**e, **adam} if e.get("index") == 1 else e for e in events("O0:0:Net s0 O1:1:Deep s1")[0].events]
+    made += [{"k": "loss_call", "t": 9.0, "line": f"train.py:{line}", "training": True} for line in lines]
+    made.append({"k": "loop", "t": 9.0, "forwards": {"of_others": others}})
     rows = successive_trainings(run_of(2.0, 1.0), [ProcessEvents("0.jsonl", tuple(made))]).get("rows", ())
     assert [row["params"].get("model") for row in rows] == ["Net", "Deep"][:count]
     assert all(set(row["params"]) == {"model", "optimizer", "lr"} for row in rows)  # eps is of one kind of optimizer

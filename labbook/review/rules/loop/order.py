@@ -75,7 +75,7 @@ def critic_trains_generator(code: Code, source: Source) -> Iterator[Hit]:
                 (one.on for one in order if one.what == "step" and _has_weights(code, source, one, name)), ""
             )
             between = {one.on for one in order[backs[0] : backs[1]] if one.what == "zero"}
-            if optimizer and steps and optimizer not in steps and not between & {optimizer, name}:
+            if optimizer and steps and optimizer not in steps and not between & {optimizer, name, "*"}:
                 yield Hit(made, {"generator": name, "loss": ast.unparse(loss or made), "optimizer": optimizer})
 
 
