@@ -168,14 +168,16 @@ def _arguments(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change
 
 
 def _unread_variables(run: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    """Returns the settings in variables of the other run if this one ended before they are read, at the first step."""
-    variables = [
-        {name for name, _ in flatten(row.get("values") or {})}
-        for row in list_rows(other, "arguments")
-        if row.get("source") in _VARIABLES
-    ]
-    was_read = any(row.get("source") in _VARIABLES for row in list_rows(run, "arguments"))
-    return set().union(*variables) if run.get("status") in _CUT and not was_read else set()
+    """Returns the settings of the other run that this one ended too early to read.
+
+    Those in variables are read at the first step; those of a trainer, such as `Model.fit`, when it is made or called.
+    """
+    own = {row.get("source") for row in list_rows(run, "arguments")}
+    late = set(_VARIABLES) if run.get("status") in _CUT and own.isdisjoint(_VARIABLES) else set()
+    if _ended_before_training(run):
+        late |= {row.get("source") for row in list_rows(other, "arguments")} - own - set(_VARIABLES)
+    rows = [row for row in list_rows(other, "arguments") if row.get("source") in late]
+    return {name for row in rows for name, _ in flatten(row.get("values") or {})}
 
 
 def _configs(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -281,7 +283,7 @@ def _states(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
                     if ".rank" not in c.what
                     and c.what.partition(".")[2] not in variables
                     # A program that ended before it trained may have had no time to set it.
-                    and all(getattr(c, side) for side in cut)
+                    and all(getattr(c, side) not in ("", "False") for side in cut)
                 ]
     return changes
 

@@ -75,7 +75,7 @@ def test_the_path_of_a_rebuilt_environment_is_no_difference():
         assert compare_runs(*sides) == []
 
 
-@pytest.mark.parametrize("source", ["dict", "omegaconf", "constants"])
+@pytest.mark.parametrize("source", ["dict", "omegaconf", "constants", "paddle"])
 def test_variables_of_a_run_that_ended_before_its_first_step_were_not_read(source):
     """As in a rerun without its data: the configuration of the next one is no change."""
 

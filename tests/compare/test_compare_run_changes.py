@@ -375,6 +375,11 @@ def test_a_variable_that_determines_results_is_one_change():
     ("status", "optimizers", "count"), [("failed", (), 0), ("finished", (), 1), ("failed", ({},), 1)]
 )
 def test_what_a_program_had_no_time_to_set_is_no_difference(status, optimizers, count):
-    early = run(status=status, frameworks=(Framework("torch", "2", state={"seeds": {}}, optimizers=optimizers),))
-    later = run(frameworks=(Framework("torch", "2", state={"seeds": {"torch": 1, "numpy": None}}),))
-    assert [change[1] for change in changes(early, later) if "seeds" in change[1]] == ["torch seeds.torch"] * count
+    unset, done = {"cudnn.deterministic": False}, {"cudnn.deterministic": True}
+    first = Framework("torch", "2", state={"seeds": {}, "deterministic": unset}, optimizers=optimizers)
+    second = Framework("torch", "2", state={"seeds": {"torch": 1, "numpy": None}, "deterministic": done})
+    found = [change[1] for change in changes(run(status=status, frameworks=(first,)), run(frameworks=(second,)))]
+    assert [what for what in found if what.startswith("torch")] == [
+        *["torch seeds.torch"] * count,
+        *["torch deterministic.cudnn.deterministic"] * count,
+    ]
