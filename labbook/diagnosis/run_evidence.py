@@ -107,6 +107,9 @@ def _exceptions_in_order(
         # The notebook runner goes on after the error of a cell, then fails because of it. What reports the failure of
         # a task, or was raised from that report, comes behind the error of the task.
         ended = [replace(e, ended_process=True, t=0.0 if reports_child(e) else e.t) for e in caught]
+        # The runner repeats the traceback of the cell, which would be evidence of another failure.
+        said = [f"{e.type}: {e.message}" for e in ended if not is_launcher_error(e.type)]
+        ended = [e for e in ended if e.type != "CellExecutionError" or not any(text in e.message for text in said)]
     ended = [e for e in ended if not gone or e.rank is None or e.rank in gone]
     # Where all ranks gave up waiting, that of the odd one counts as the first.
     apart = odd.get("ranks", ()) if odd.get("kind") in ("apart", "crossed") else ()

@@ -114,7 +114,7 @@ def is_same_failure(here: Finding, there: Finding, *, is_check: bool) -> bool:
 def _differ_in_names(here: Finding, there: Finding) -> bool:
     """Whether the messages name different things: another option, key, class or data type."""
     shared = {key: (here.values[key], there.values[key]) for key in here.values if key in there.values}
-    pairs = [(_NAME.fullmatch(a), _NAME.fullmatch(b)) for a, b in shared.values()]
+    pairs = [[_NAME.fullmatch(value.strip("'\"")) for value in pair] for pair in shared.values()]
     return any(a[1] != b[1] for a, b in pairs if a and b)
 
 

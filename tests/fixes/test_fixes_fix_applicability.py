@@ -49,6 +49,11 @@ def here(**more):
             crash("No module named 'b'", "ModuleNotFoundError"),
             False,
         ),
+        (
+            crash("name 'a' is not defined", "NameError", values={"name": "'a'"}, fingerprint="v1:a"),
+            crash("name 'b' is not defined", "NameError", values={"name": "'b'"}, fingerprint="v1:a"),
+            False,
+        ),
         (crash("error: unrecognized --lr-x 3", ""), crash("error: unrecognized --epochs 3", ""), False),
         (crash("x"), crash("x", symptom="other"), False),
         (crash("x"), crash("x", "ValueError"), False),
