@@ -151,7 +151,7 @@ def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     """Returns the failed run, and the fixed run if `word` names that one instead.
 
     "last" is the last run that ended in the project of the working folder, other projects may record at the same time;
-    or the newest open proposal, best of that project, if nothing was found in that run.
+    or the newest open proposal of its project if nothing was found in that run.
 
     Raises:
         UsageError: The run did not fail and did not fix another one.
@@ -168,7 +168,7 @@ def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     if meta.get("status") == "running":
         raise UsageError("errors.run.not_ended_fix", run=entry.id)
     if meta.get("status") == "finished" and not read_texts(meta, "symptoms"):
-        found = find_open_proposal(notebook.paths, here) if here is not None else None
+        found = find_open_proposal(notebook.paths, str(meta.get("project") or "")) if word == "last" else None
         if found is not None:
             return found
         raise UsageError("errors.fix.did_not_fail", run=entry.id)

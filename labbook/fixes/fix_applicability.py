@@ -19,7 +19,7 @@ from pathlib import Path
 from labbook.compare.code_diff import written_code
 from labbook.compare.run_settings import captured_facts, collect_arguments, environment_variables, format_value
 from labbook.diagnosis.fingerprint import normalise_message, normalise_source
-from labbook.fixes.fix_candidates import HISTORY, is_named, matches_cure, normalize_name
+from labbook.fixes.fix_candidates import HISTORY, is_named, list_names, matches_cure, normalize_name
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.finding import Finding
@@ -121,8 +121,8 @@ def _differ_in_names(here: Finding, there: Finding) -> bool:
 def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -> bool:
     """Whether a difference has to do with a failure.
 
-    Code does (files that the run did not use are no candidates); the rest if the failure names it, or the symptom's
-    page lists it as a cure.
+    Code does (files that the run did not use are no candidates); the rest if the failure names it, of a configuration
+    a key that was changed, or the symptom's page lists it as a cure.
     """
     if change.kind == "code":
         return change.what not in HISTORY
@@ -130,6 +130,8 @@ def touches_failure(change: Change, finding: Finding, symptom: Symptom | None) -
     if change.kind == "input":
         return any(change.what in text for text in texts)
     if is_named(change, texts):
+        return True
+    if change.kind == "config" and any(is_named(replace(change, what=key), texts[:-1]) for key in list_names(change)):
         return True
     for pattern in symptom.cured_by if symptom is not None else ():
         _, _, name = pattern.partition(":")

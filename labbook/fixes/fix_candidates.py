@@ -138,7 +138,8 @@ def drop_doubles(changes: Sequence[Change]) -> list[Change]:
 
     A seed is left out where anything else differs: another seed cures no failure that has a cause.
     """
-    changes = [change for change in changes if not _SEED.search(change.what)] or changes
+    unseeded = [change for change in changes if not _SEED.search(change.what)]
+    changes = unseeded if any(change.kind != "metric" for change in unseeded) else changes
     configs = [change for change in changes if change.kind == "config"]
     lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
     words = {normalize_name(word) for word in re.findall(r"[\w-]+", lines)}
@@ -236,10 +237,10 @@ def matches_cure(change: Change, pattern: str) -> bool:
     wanted = normalize_name(glob)
     if not wanted:
         return True
-    return any(fnmatchcase(name, wanted) for name in _names(change))
+    return any(fnmatchcase(name, wanted) for name in list_names(change))
 
 
-def _names(change: Change) -> list[str]:
+def list_names(change: Change) -> list[str]:
     """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
     name = normalize_name(change.what)
     names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]

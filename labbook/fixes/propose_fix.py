@@ -191,16 +191,14 @@ def read_front_matter(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | 
 
 
 def find_open_proposal(paths: NotebookPaths, project: str) -> tuple[str, str] | None:
-    """Returns the failed and the fixed run of the newest proposal that nobody confirmed yet, best of this project."""
-    elsewhere = None
+    """Returns the failed and the fixed run of the newest proposal in a project that nobody confirmed yet."""
     for name in newest_run_ids(paths):
         meta = read_front_matter(paths, name) or {}
         failed = str(meta.get("may_cure") or "")
-        if failed and read_front_matter(paths, failed) is not None:
-            if str(meta.get("project") or "") == project:
-                return failed, name
-            elsewhere = elsewhere or (failed, name)
-    return elsewhere
+        is_here = str(meta.get("project") or "") == project
+        if failed and is_here and read_front_matter(paths, failed) is not None:
+            return failed, name
+    return None
 
 
 def read_texts(meta: Mapping[str, Any], key: str) -> list[str]:

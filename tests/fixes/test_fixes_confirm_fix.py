@@ -190,6 +190,16 @@ def test_last_is_of_the_project_of_the_working_folder(team, tmp_path, monkeypatc
     assert confirm(team.notebook, "last").fix.by == CURED
 
 
+def test_last_is_no_proposal_of_another_project(team, tmp_path, monkeypatch):
+    propose_fix(team.notebook, run(CURED, previous=STOPPED))
+    (tmp_path / "mine").mkdir()
+    put(team, run(LATER, project=str(tmp_path / "mine")), project=str(tmp_path / "mine"))
+    monkeypatch.chdir(tmp_path / "mine")
+
+    with pytest.raises(UsageError, match="did not fail"):
+        confirm(team.notebook, "last")
+
+
 def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
     confirm(team.notebook, FAILED)
     put(team, run(LATER, previous=CURED))

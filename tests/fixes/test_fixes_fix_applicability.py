@@ -188,6 +188,21 @@ def test_a_difference_touches_a_failure_that_names_it_or_whose_page_lists_it():
 
 
 @in_one_test(
+    ("message", "config", "fits"),
+    [
+        ("'hidden'", "dim: 32\ndropout: 0.3\n", True),
+        ("'hidden'", "dim: 32\nhidden: 8\n", False),
+        ("'dropout'", "dim: 32\n", False),
+    ],
+)
+def test_a_key_that_was_added_to_a_configuration_fits_where_the_same_key_is_missing(message, config, fits):
+    change = Change("config", "a.yaml", "", "hidden: 64", "--- before\n+++ now\n@@ -5 +5,2 @@\n dim: 32\n+hidden: 64")
+    failure = crash(message, "KeyError", where={"source": 'Net(cfg["dim"], cfg["hidden"], cfg["dropout"])'})
+
+    assert (touches_failure(change, failure, None) and can_apply(change, here(configs=(config,)), failure)) is fits
+
+
+@in_one_test(
     ("option", "value", "said", "fits"),
     [
         ("--width", "128", "[32, 16] from checkpoint, in current model [128, 16]", True),

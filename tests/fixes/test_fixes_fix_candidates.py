@@ -255,3 +255,5 @@ def test_a_seed_is_a_fix_only_where_nothing_else_differs():
     seeded = Change("argument", "--seeded", "no", "yes")
     assert drop_doubles([*seeds, TRAIN, seeded]) == [TRAIN, seeded]
     assert drop_doubles(seeds) == seeds
+    ended = Change("metric", "status", "failed", "finished")
+    assert drop_doubles([*seeds, ended]) == [*seeds, ended]
