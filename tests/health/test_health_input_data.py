@@ -319,8 +319,10 @@ def test_samples_in_training_and_validation(ask):
     new = [[f"v{i}"] for i in range(40)]
     assert ask("train_val_overlap", signals=signals(shared)).verdict == "fail"
     assert ask("train_val_overlap", signals=signals(new)).verdict == "ok"
-    assert ask("train_val_overlap", signals=signals(shared, new)).verdict == "ok"
-    assert ask("train_val_overlap", signals=signals(shared, new[:16])).verdict == "ok"
+    trained = [[f"t{i}"] for i in range(40)]
+    assert ask("train_val_overlap", signals=signals(trained, new)).verdict == "ok"
+    assert ask("train_val_overlap", signals=signals(trained, new[:16])).verdict == "ok"
+    assert ask("train_val_overlap", signals=signals(shared, new)).verdict == "fail"  # does not measure training
     assert ask("train_val_overlap", signals=signals(shared, shared[:10])).verdict == "fail"
     assert ask("train_val_overlap", signals={**signals(shared), **batches(zero=0.9)}) is None
     seen_in_part = [[f"t{i}"] for i in range(3)] + [[f"u{i}"] for i in range(37)]

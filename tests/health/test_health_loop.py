@@ -56,6 +56,18 @@ CASES = [
     ),
     ("softmax_before_cross_entropy", loss(prob_rows=1.0), loss(prob_rows=0.0), "rows that sum to 1 in 100 %"),
     (
+        "softmax_before_cross_entropy",
+        {
+            **loss(fn="nll_loss"),
+            "graphs": ({"operations": [["NllLoss", [1], None], ["LogSoftmax", [2], None], ["Softmax", [], None]]},),
+        },
+        {
+            **loss(fn="nll_loss"),
+            "graphs": ({"operations": [["NllLoss", [1], None], ["LogSoftmax", [2], None], ["Addmm", [], None]]},),
+        },
+        "log_softmax of what a softmax has returned",
+    ),
+    (
         "missing_output_activation",
         loss(fn="nll_loss", logprob_rows=0.0),
         loss(fn="nll_loss", logprob_rows=1.0),

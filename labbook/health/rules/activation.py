@@ -256,15 +256,20 @@ def activations_single(run: Run, signals: Signals) -> Outcome | None:
         if first.type in squashing and second.type in activations:
             observed = message("health.feeds", first=first.label, second=second.label)
             return Outcome("note", observed, where={"module": second.name})
-    twice = any(_softmax_twice(graph.get("operations") or []) for graph in signals.graphs)
+    twice = any(has_softmax_twice(graph.get("operations") or []) for graph in signals.graphs)
     return Outcome("note", message("health.double_activation.graph")) if twice else None
 
 
-def _softmax_twice(operations: Sequence[Sequence[Any]]) -> bool:
-    """Whether a softmax gets what another one returned; that of a cross entropy has a check of its own."""
-    of_loss = {at for name, taken, _ in operations if "NllLoss" in name for at in taken}
+def has_softmax_twice(operations: Sequence[Sequence[Any]], *, of_loss: bool = False) -> bool:
+    """Whether a softmax gets what another one returned.
+
+    Args:
+        operations: Those of a graph, from its end: name, rows of its inputs, name of a parameter.
+        of_loss: Whether to look at the softmax in front of `nll_loss`, as of a cross entropy, or at all others.
+    """
+    rows = {at for name, taken, _ in operations if "NllLoss" in name for at in taken}
     for row, (name, taken, _) in enumerate(operations):
-        if name not in ("Softmax", "LogSoftmax") or row in of_loss:
+        if name not in ("Softmax", "LogSoftmax") or (row in rows) is not of_loss:
             continue
         while len(taken) == 1 and operations[taken[0]][0] in _SHAPING:
             taken = operations[taken[0]][1]

@@ -256,7 +256,7 @@ _CLEAN = 8
 
 @check("train_val_overlap", family="data", tier=1, needs=("prints",))
 def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
-    """Whether samples of a validation loader were trained on. Where another is clean, this one measures training.
+    """Whether samples of a validation loader were trained on. Where another is clean, one of these only is training.
 
     Source: a logical invariant (tier 1); deepchecks TrainTestSamplesMix. From 5 % on, because data sets have some equal
     samples (chosen by us).
@@ -283,7 +283,7 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
     small = [loader for loader, found in held_out.items() if len(found) >= _CLEAN and trained[loader]]
     clean += [0.0 for loader in small if not held_out[loader] & trained[loader]]
     both = len(judged[worst] & trained[worst])
-    if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or clean:
+    if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or (clean and shares[worst] > 0.8 * coverage):
         return Outcome("ok", message("health.train_val_overlap.ok", share=min(shares.values())))
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
 

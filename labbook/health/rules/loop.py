@@ -15,6 +15,7 @@ from labbook.health.evidence.measurements import (
 )
 from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_kind import REGRESSIONS, training_losses
+from labbook.health.rules.activation import has_softmax_twice
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import ModuleInspection
 from labbook.model.events.training_kinds import LossCall, Optimizer
@@ -125,10 +126,14 @@ def _is_stateless(optimizer: Optimizer) -> bool:
 def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
     """Whether a loss that applies softmax or sigmoid itself gets probabilities in more than 95 % of calls.
 
-    Source: a logical invariant (tier 1), 0 of 14 healthy runs; TheDeepChecker, UMLAUT.
+    Source: a logical invariant (tier 1), 0 of 14 healthy runs; TheDeepChecker, UMLAUT. A cross entropy of validation
+    counts as well; for `nll_loss` the graph shows that its log softmax gets a softmax.
     """
     judged = False
-    for loss in training_losses(signals):
+    validation = [
+        loss for loss in signals.losses if loss.get("training") is False and loss.get("fn") == "cross_entropy"
+    ]
+    for loss in (*training_losses(signals), *validation):
         fn, seen = loss.get("fn", ""), loss.get("observed", 0)
         shares = {"cross_entropy": loss.get("prob_rows"), "bce_with_logits": loss.get("unit_range")}
         share = shares.get(fn)
@@ -139,7 +144,12 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
             rows = fn == "cross_entropy"
             key = "health.softmax_before_cross_entropy.rows" if rows else "health.softmax_before_cross_entropy.values"
             observed = message(key, function=fn, share=share, calls=seen)
-            return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
+            verdict = "warn" if loss in validation else "fail"
+            return Outcome(verdict, observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
+    of_nll = [loss.get("line", "") for loss in training_losses(signals) if loss.get("fn") == "nll_loss"]
+    if of_nll and any(has_softmax_twice(graph.get("operations") or [], of_loss=True) for graph in signals.graphs):
+        observed = message("health.softmax_before_cross_entropy.graph")
+        return Outcome("fail", observed, called_in_sentence(of_nll[0]), place_of(of_nll[0]))
     return Outcome("ok", message("health.softmax_before_cross_entropy.ok")) if judged else None
 
 

@@ -152,12 +152,9 @@ def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) ->
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
     where = {"parameter": parameter.name, "step": 1}
-    return Outcome("fail", observed, (evidence,), where, advice=_advise_lower_rate(run, signals, _first_update(wiped)))
-
-
-def _first_update(large: Sequence[tuple[float, Parameter]]) -> float:
-    """The largest update of the first step: later ones are those of gradients that it made grow."""
-    return max(_ratios(parameter)[0][1] for _, parameter in large)
+    # The second update is that of a gradient which the first one made grow.
+    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for _, p in wiped))
+    return Outcome("fail", observed, (evidence,), where, advice=advice)
 
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
@@ -252,7 +249,8 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     worst, parameter = max(large, key=lambda pair: pair[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     where = {"parameter": parameter.name, "step": 1}
-    return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals, _first_update(large)))
+    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for _, p in large))
+    return Outcome("fail", observed, where=where, advice=advice)
 
 
 @check("most_parameters_frozen", family="gradient", tier=3, needs=("models",))

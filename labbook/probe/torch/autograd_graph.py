@@ -37,6 +37,7 @@ class AutogradGraph:
         self.blown = None
         self.constant = None
         self.penalised = 0
+        self._optimizers = 0
         self.bootstrapped = None
         self.policy = PolicyLoss(LOSS_GRAPH)
         self.terms.forget()
@@ -59,6 +60,11 @@ class AutogradGraph:
                 self.write_event(*self._last)
         if number <= 2 or (self.policy.ratios and number <= AGAIN):
             self._inspect_ratio(tensors)
+        made = self.inspector.monitor.loop.optimizers_made
+        # The second call may be the loss of another model, as of a generator; a new optimizer begins another training.
+        if number <= 2 or made != self._optimizers:
+            self._optimizers = made
+            self.terms.arm(tensors, made)
         if not (number == 1 or number == AGAIN or (self.missing and number <= FIRST)):
             return
         leaves = self.reach(tensors)
@@ -67,7 +73,6 @@ class AutogradGraph:
             self.inspector.roots.discover(list(leaves.values()))
             self.inspector.observe_forwards(leaves)
         if number == 1:
-            self.terms.arm(tensors)
             self.penalised = count_penalised(tensors)
         if self.bootstrapped is None and is_bootstrapped(tensors):
             self.bootstrapped = line_of(user_frame())

@@ -1,7 +1,7 @@
 """Watches in a few steps what is added to a PyTorch loss without having a gradient: a term that is a mere number.
 
 Where the graph of the first losses shows such a sum, additions of tensors are looked at from the end of a step to the
-next `backward`, three times. Between these moments `torch.Tensor` is as it was.
+next `backward`, three times for each optimizer. Between these moments `torch.Tensor` is as it was.
 """
 
 from ..training.call_site import line_of, user_frame
@@ -11,6 +11,7 @@ from .loss_expression import kind, nodes
 
 STEPS = 3
 _METHODS = ("__add__", "__radd__", "__iadd__", "__sub__", "add", "sub", "add_")
+_MOST_OPTIMIZERS = 3
 _MOST = 200
 _EQUAL = 1e-6
 
@@ -36,15 +37,15 @@ class LossTerms:
         self._noted = []
         self._values = {}
 
-    def arm(self, tensors):
-        """Has the next steps watched where something without a gradient is added to the loss."""
+    def arm(self, tensors, optimizers):
+        """Has the next steps of each optimizer watched where something without a gradient is added to the loss."""
         if self._armed or has_compiled():
             return
         for node, _ in nodes(tensors):
             if kind(node) in ("Add", "Sub") and None in [following for following, _ in node.next_functions]:
                 fields = getattr(node, "_input_metadata", None)
                 if fields and not tuple(fields[0].shape):
-                    self._left, self._armed = STEPS, True
+                    self._left, self._armed = STEPS * min(max(optimizers, 1), _MOST_OPTIMIZERS), True
                     return
 
     def begin(self):
@@ -108,7 +109,7 @@ class LossTerms:
         """Processes a call of `backward`: what was added on the way to its loss counts.
 
         Returns:
-            The terms, once all steps are over: [{`line`, `number`, `values`}, ...] of those that changed; else `None`.
+            The terms, once there are any: [{`line`, `number`, `values`}, ...] of those that changed; else `None`.
         """
         if not self._put_in:
             return None
@@ -120,11 +121,11 @@ class LossTerms:
             if node in within and line not in seen:
                 seen.add(line)
                 self._values.setdefault((line, number), []).append(value)
-        if self._left:
-            return None
         changing = [
-            {"line": line, "number": number, "values": values}
+            {"line": line, "number": number, "values": values[:STEPS]}
             for (line, number), values in self._values.items()
-            if len(values) == STEPS and max(values) - min(values) > 1e-4 * max(map(abs, values))
+            if len(values) >= STEPS and max(values) - min(values) > 1e-4 * max(map(abs, values))
         ]
+        if changing:
+            self._left = 0
         return changing or None

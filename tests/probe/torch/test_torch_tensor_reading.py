@@ -147,17 +147,17 @@ class Watching:
         return None
 
 
-def terms_of(loss):
+def terms_of(loss, optimizers=1):
     """What is found where `loss(fit, other, step)` is the loss of every step."""
     inspector = Watching()
     terms, told = LossTerms(torch, inspector), []
-    for step in range(6):
+    for step in range(6 * optimizers):
         terms.begin()
         p = MODEL(X)
         value = loss((p.squeeze(1) - Y).square().mean(), (p.sum() ** 2 + p.exp().mean()) * (step + 2), step)
         told.append(terms.backward([value]))
         if not step:
-            terms.arm([value])
+            terms.arm([value], optimizers)
     assert not inspector.errors and not {"__add__", "__radd__", "add", "sub"} & torch.Tensor.__dict__.keys()
     return [one for one in told if one]
 
@@ -175,6 +175,12 @@ def terms_of(loss):
 def test_a_term_without_gradient_is_found(loss):
     ((found,),) = terms_of(loss)
     assert len(found["values"]) == 3 and found["line"].startswith("test_torch_tensor_reading.py")
+
+
+def test_a_term_of_every_other_step_is_found():
+    """Two models step in turn, as in a GAN; one of them has the term."""
+    ((found,),) = terms_of(lambda fit, other, step: fit + other.item() if step % 2 == 0 else fit + other, 2)
+    assert len(found["values"]) == 3
 
 
 @pytest.mark.parametrize(
