@@ -247,6 +247,8 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
             "error: subprocess-exited-with-error\nerror: <urlopen error [Errno 104] Connection reset by peer>\n"
             "ERROR: Failed building wheel for fused-kernels",
         ),
+        ("unsupported_op", "IndexError: Input Preprocessor/mul/x:0 is undefined!"),
+        ("import_abi_mismatch", "SystemError: initialization of _internal failed without raising an exception"),
     ],
 )
 def test_endings_and_networks(family_of: Callable[[str], str], wanted: str, text: str) -> None:
