@@ -396,4 +396,4 @@ def test_an_accuracy_of_real_numbers(ask, make_series, function, logged, end, ve
     losses = ({"fn": function, "training": True, "calls": 80, "line": "t.py:3", "observed": 20},)
     series = (make_series("loss", values), make_series("accuracy", logged, "console"))
     found = ask("accuracy_contradicts_loss", *series, signals={"losses": losses})
-    assert (found.verdict if found else None) == verdict
+    assert (found.verdict if found and "R2" in str(found.advice) else None) == verdict

@@ -218,7 +218,9 @@ def test_range_of_the_loss(ask, make_series, fields, values, verdict):
     [({"all_ignored": 20}, "fail"), ({"classes": 1}, "fail"), ({}, "ok"), ({"all_ignored": 1}, "ok")],
 )
 def test_nothing_to_compare(ask, fields, verdict):
-    assert ask("loss_exactly_zero", signals=loss_call(**fields)).verdict == verdict
+    found = ask("loss_exactly_zero", signals=loss_call(**fields))
+    assert found.verdict == verdict
+    assert ("BCEWithLogitsLoss" in str(found.advice)) == ("classes" in fields)
 
 
 def test_half_precision(ask, make_model, looks):

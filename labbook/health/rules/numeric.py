@@ -304,5 +304,6 @@ def loss_is_something(run: Run, signals: Signals) -> Outcome | None:
             return Outcome("fail", observed, where, place_of(loss.get("line", "")))
         if calls >= 3 and loss.get("classes", 0) == 1 and not loss.get("soft"):
             observed = message("health.loss_exactly_zero.one_class", function=fn)
-            return Outcome("fail", observed, where, place_of(loss.get("line", "")))
+            advice = message("health.loss_exactly_zero.one_class_advice")
+            return Outcome("fail", observed, where, place_of(loss.get("line", "")), advice=advice)
     return Outcome("ok", message("health.loss_exactly_zero.ok")) if seen else None

@@ -341,7 +341,8 @@ def _compare_regression(run: Run, signals: Signals, name: str, values: Sequence[
     if len(seen[0].values) < 20 or not last < 0.5 * first:
         return None
     facts = {"name": name, "times": len(values), "function": losses[0].get("fn", ""), "first": first, "last": last}
-    return Outcome("warn", message("health.accuracy_contradicts_loss.never_equal", **facts))
+    observed = message("health.accuracy_contradicts_loss.never_equal", **facts)
+    return Outcome("warn", observed, advice=message("health.accuracy_contradicts_loss.never_equal_advice"))
 
 
 def _is_plain_accuracy(name: str) -> bool:
