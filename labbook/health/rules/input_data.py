@@ -11,7 +11,7 @@ from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import is_unrolled, training_loss, training_losses
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
 from labbook.health.rules.normalisation import first_not_normalised
-from labbook.health.rules.sequence_targets import decoder_input, sequence_ahead
+from labbook.health.rules.sequence_targets import decoder_input, read_both_ways, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
 from labbook.model.message import Message, message
@@ -150,10 +150,15 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1) over every batch inspected; deepchecks FeatureLabelCorrelation. Only tables of
     at least 3 columns: a line through one feature is a task of its own. Tokens that are to be given back are a task
     where something narrow lies between: only a loss that falls under a tenth of chance level is a warning. For a
-    decoder that has another sequence to read there is none. The target of a sequence is not its last value. A target
+    decoder that has another sequence to read there is none. The target of a sequence is not its last value. Outputs
+    of a recurrent layer that reads both ways have seen the next value. A target
     of the form of a picture is known where each is a sum of channels of its input, as noise is where a denoiser is
     given the clean picture beside the noisy one.
     """
+    both_ways = read_both_ways(signals)
+    if both_ways is not None:
+        observed = message("health.target_in_inputs.both_ways", layer=both_ways[0].label, path=both_ways[1])
+        return Outcome("warn", observed, advice=message("health.target_in_inputs.both_ways_advice"))
     path = decoder_input(signals)
     if path:
         return Outcome("warn", message("health.target_in_inputs.decoder", path=path))

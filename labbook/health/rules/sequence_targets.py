@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import training_losses
@@ -40,7 +40,7 @@ def target_is_next_token(run: Run, signals: Signals) -> Outcome | None:
 
 
 def sequence_ahead(signals: Signals, ahead: int, *, alone: bool = True) -> str:
-    """Returns the path of the sequence of tokens that a model is given, which the target is `ahead` of; else "".
+    """Returns the path of the sequence that a model is given, which the target is `ahead` of; else "".
 
     The target may be given to the model as well, and masks of 0 and 1.
 
@@ -51,12 +51,32 @@ def sequence_ahead(signals: Signals, ahead: int, *, alone: bool = True) -> str:
     found: set[str] = set()
     for batch in batches:
         leaves = [leaf for leaf in batch.get("leaves", []) if leaf.get("role") == "input"]
-        tokens = [e for e in leaves if e.get("integer") and len(e.get("shape", ())) == 2 and (e.get("max") or 0) > 1]
+        tokens = [e for e in leaves if _is_sequence(e, ahead)]
         paths = [e.get("path", "") for e in tokens if e.get("ahead") == ahead]
         if not paths or (alone and (paths[0] != tokens[0].get("path") or any(e.get("ahead") is None for e in tokens))):
             return ""
         found.add(paths[0])
     return found.pop() if len(batches) >= _FEWEST and len(found) == 1 else ""
+
+
+def _is_sequence(leaf: Leaf, ahead: int) -> bool:
+    """Whether an input is a batch of sequences of ids, and no mask, or of real values that the target is ahead of."""
+    if not leaf.get("integer"):
+        return ahead > 0 and leaf.get("ahead") == ahead
+    return len(leaf.get("shape", ())) == 2 and (leaf.get("max") or 0) > 1
+
+
+def read_both_ways(signals: Signals) -> tuple[Module, str] | None:
+    """Returns a recurrent layer of both directions over the sequence that the target is the next value of."""
+    path = sequence_ahead(signals, 1)
+    lengths = {leaf.get("shape", (0, 0))[1] for _, _, leaf in input_leaves(signals).get(path, [])} if path else set()
+    for module in modules_of(signals):
+        shapes = [form.get("shape", ()) for form in module.facts.get("input", [])[:1]]
+        over = any(len(shape) == 3 and lengths & set(shape[:2]) for shape in shapes)
+        single = {step for step in module.facts.get("steps_read", []) if step >= 0}
+        if over and module.options.get("bidirectional") and not single:
+            return module, path
+    return None
 
 
 @check("attention_sees_target", family="loop-bug", tier=1, needs=("batches", "tensors"))

@@ -11,6 +11,7 @@ from .missing_marks import COLUMNS as MARKED_COLUMNS
 from .missing_marks import ROWS as MARKED_ROWS
 from .missing_marks import marked_columns
 from .nested import tensors_in
+from .sequence_offsets import SHORTEST, series_ahead, tokens_ahead
 
 MOST_LEAVES = 16
 COLUMNS = 4096
@@ -27,8 +28,7 @@ HIDDEN = -1e4
 """What is added to the score of a position that an attention hides, at most."""
 
 _MOST_SEQUENCES = 4
-_SHORTEST = 4
-_FEWEST_TOKENS = 16
+_MOST_FEATURES = 8
 
 _MOST_CLASSES = 50
 _FEWEST_COLUMNS = 3
@@ -166,11 +166,12 @@ class ModelInputs:
             self._table = (self._as_doubles(values), values.shape[0], fields, key, last)
 
     def _keep_sequences(self, given, leaves):
-        """`(tokens, shape, fields)` of the first inputs that are sequences of whole numbers."""
+        """`(values, shape, fields)` of the first inputs that are sequences, of whole numbers or of real features."""
         found = []
         for (_, leaf), fields in zip(given, leaves):
             shape = tuple(leaf.shape)
-            if fields["integer"] and len(shape) == 2 and min(shape) > 0 and shape[0] * shape[1] <= TOKENS:
+            is_series = not fields["integer"] and len(shape) == 3 and shape[2] <= _MOST_FEATURES
+            if (is_series or (fields["integer"] and len(shape) == 2)) and 0 < math.prod(shape) <= TOKENS:
                 tokens = self.stats.numbers(leaf, TOKENS) if len(found) < _MOST_SEQUENCES else None
                 if tokens is not None:
                     found.append((tokens, shape, fields))
@@ -203,11 +204,12 @@ class ModelInputs:
             for token, is_hidden in zip(tokens[at : at + columns], row):
                 # Where -1e9 hides all of a sample its weights are even, and none is 0.
                 (rest if is_hidden or not any(row) else seen).add(token)
-        return len(seen) == 1 and len(rest) >= _SHORTEST and len(counts) > 1 and not seen & rest
+        return len(seen) == 1 and len(rest) >= SHORTEST and len(counts) > 1 and not seen & rest
 
     def tokens_of_sample(self, length):
         """The tokens of the first sample at each of so many positions, `None` where one is put in front of them."""
-        found = (tokens[:size] for tokens, (_, size), _ in self._sequences if size in (length, length - 1))
+        whole = ((tokens, shape) for tokens, shape, _ in self._sequences if len(shape) == 2)
+        found = (tokens[:size] for tokens, (_, size) in whole if size in (length, length - 1))
         tokens = next(found, None)
         return [None] * (length - len(tokens)) + tokens if tokens else None
 
@@ -219,10 +221,11 @@ class ModelInputs:
         """Adds to the fields of the kept sequences by how many tokens the target is ahead of them."""
         kept, self._sequences = self._sequences, []
         length = math.prod(target.shape)
-        if kept and 0 < length <= TOKENS and "int" in self.stats.dtype(target):
-            wanted = self.stats.numbers(target, TOKENS)
-            for tokens, shape, fields in kept if wanted is not None else ():
-                fields["ahead"] = tokens_ahead(tokens, shape, wanted)
+        kinds = [len(shape) == (2 if "int" in self.stats.dtype(target) else 3) for _, shape, _ in kept]
+        wanted = self.stats.numbers(target, TOKENS) if any(kinds) and 0 < length <= TOKENS else None
+        for (tokens, shape, fields), is_kind in zip(kept, kinds):
+            if is_kind and wanted is not None:
+                fields["ahead"] = (tokens_ahead if len(shape) == 2 else series_ahead)(tokens, shape, wanted)
 
     def _keep_pictures(self, given, leaves):
         """`(planes, form, fields)` of the first inputs that have channels and positions."""
@@ -364,36 +367,3 @@ def find_target_columns(table, target):
     if len(set(target.tolist())) < _FREE_ROWS:
         return None
     return [at for at in range(table.shape[1]) if bool((table[:, at] == target).all())]
-
-
-def tokens_ahead(tokens, shape, target):
-    """By how many tokens a target is ahead of a sequence: 0 where it is the same, 1 where it is the next token.
-
-    Args:
-        tokens: The numbers of a batch of sequences, in order.
-        shape: Of that batch; either axis may be that of time.
-        target: Likewise, with or without the last token; negative ones are left out of the loss.
-
-    Returns:
-        0, 1, 2, or `None` where it is none of them, or where there are too few tokens to decide.
-    """
-    rows, columns = shape
-    if len(target) == len(tokens) and _agree(tokens, target):
-        return 0
-    for ahead in (1, 2):
-        if columns >= _SHORTEST and len(target) in (rows * columns, rows * (columns - 1)):
-            width = len(target) // rows
-            later = [token for at in range(rows) for token in tokens[at * columns + ahead : (at + 1) * columns]]
-            wanted = [token for at in range(rows) for token in target[at * width :][: min(width, columns - ahead)]]
-            if _agree(later, wanted):
-                return ahead
-        timed = rows >= _SHORTEST and len(target) in (rows * columns, (rows - 1) * columns)
-        if timed and _agree(tokens[ahead * columns :], target[: (rows - ahead) * columns]):
-            return ahead
-    return None
-
-
-def _agree(tokens, target):
-    pairs = [(token, wanted) for token, wanted in zip(tokens, target) if wanted >= 0]
-    varied = len({wanted for _, wanted in pairs[:TOKENS]}) >= _SHORTEST
-    return len(pairs) >= _FEWEST_TOKENS and varied and all(token == wanted for token, wanted in pairs)

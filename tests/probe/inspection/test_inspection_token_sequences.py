@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from labbook.probe.inspection.model_inputs import ModelInputs, tokens_ahead
+from labbook.probe.inspection.model_inputs import ModelInputs
+from labbook.probe.inspection.sequence_offsets import series_ahead, tokens_ahead
 
 pytestmark = pytest.mark.pure
 
@@ -47,6 +48,24 @@ COLUMNS = [list(column) for column in zip(*IDS, strict=True)]
 )  # fmt: skip
 def test_by_how_many_tokens_a_target_is_ahead(ids, target, ahead):
     assert tokens_ahead(flat(ids), (len(ids), len(ids[0])), flat(target)) == ahead
+
+
+SERIES = [[[random.Random(row * 31 + at).random(), 0.5 * at] for at in range(9)] for row in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("target", "ahead"),
+    [
+        ([[step[:1] for step in [*row[1:], [7.0]]] for row in SERIES], 1),
+        ([[*row[1:], [7.0, 8.0]] for row in SERIES], 1),
+        ([[step[:1] for step in row] for row in SERIES], None),
+        ([row[-1][:1] for row in SERIES], None),
+    ],
+    ids=["next value of a feature", "next values of all", "the same", "one a sample"],
+)
+def test_by_how_many_steps_a_real_target_is_ahead(target, ahead):
+    values = flat(target) if isinstance(target[0][0], float) else flat(flat(target))
+    assert series_ahead(flat(flat(SERIES)), (6, 9, 2), values) == ahead
 
 
 def test_a_mask_that_leaves_the_padding_alone_behind_a_token_for_the_sequence():

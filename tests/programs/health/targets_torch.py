@@ -278,5 +278,52 @@ def generator_that_helps_its_critic(broken):
             print(f"{at} critic {judged.item():.3f} generator {made.item():.3f}")
 
 
+class Recurrent(nn.Module):
+    def __init__(self, both_ways):
+        super().__init__()
+        self.steps = nn.GRU(1, 24, batch_first=True, bidirectional=both_ways)
+        self.last = nn.Linear(48 if both_ways else 24, 1)
+
+    def forward(self, x):
+        return self.last(self.steps(x)[0])
+
+
+class Attending(nn.Module):
+    def __init__(self, is_masked):
+        super().__init__()
+        self.first, self.places = nn.Linear(1, 32), nn.Parameter(torch.randn(24, 32))
+        layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+        self.layers, self.last = nn.TransformerEncoder(layer, 1), nn.Linear(32, 1)
+        self.mask = nn.Transformer.generate_square_subsequent_mask(24) if is_masked else None
+
+    def forward(self, x):
+        return self.last(self.layers(self.first(x) + self.places, mask=self.mask))
+
+
+def forecast(model):
+    """The next value of a noisy wave, at each step of a window."""
+    wave = torch.arange(1200) / 7
+    wave = wave.sin() + 0.3 * torch.randn(1200)
+    windows = wave.unfold(0, 25, 5).unsqueeze(-1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(12):
+        for (window,) in DataLoader(TensorDataset(windows), 32, shuffle=True):
+            loss = F.mse_loss(model(window[:, :-1]), window[:, 1:])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+def forecast_from_both_sides(broken):
+    torch.manual_seed(35)
+    forecast(Recurrent(both_ways=broken))
+
+
+def forecast_without_a_mask(broken):
+    torch.manual_seed(36)
+    forecast(Attending(is_masked=not broken))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]("fixed" not in sys.argv)

@@ -1,0 +1,64 @@
+"""Compares the target of a loss with the sequences that a model was given: is it the next value of one of them?"""
+
+SHORTEST = 4
+"""Steps of a sequence, and different values in it, below which an equal one proves nothing."""
+
+_FEWEST_TOKENS = 16
+
+
+def tokens_ahead(tokens, shape, target):
+    """By how many tokens a target is ahead of a sequence: 0 where it is the same, 1 where it is the next token.
+
+    Args:
+        tokens: The numbers of a batch of sequences, in order.
+        shape: Of that batch; either axis may be that of time.
+        target: Likewise, with or without the last token; negative ones are left out of the loss.
+
+    Returns:
+        0, 1, 2, or `None` where it is none of them, or where there are too few tokens to decide.
+    """
+    rows, columns = shape
+    if len(target) == len(tokens) and _agree(tokens, target):
+        return 0
+    for ahead in (1, 2):
+        if columns >= SHORTEST and len(target) in (rows * columns, rows * (columns - 1)):
+            width = len(target) // rows
+            later = [token for at in range(rows) for token in tokens[at * columns + ahead : (at + 1) * columns]]
+            wanted = [token for at in range(rows) for token in target[at * width :][: min(width, columns - ahead)]]
+            if _agree(later, wanted):
+                return ahead
+        timed = rows >= SHORTEST and len(target) in (rows * columns, (rows - 1) * columns)
+        if timed and _agree(tokens[ahead * columns :], target[: (rows - ahead) * columns]):
+            return ahead
+    return None
+
+
+def _agree(tokens, target):
+    pairs = [(token, wanted) for token, wanted in zip(tokens, target) if wanted >= 0]
+    varied = len({wanted for _, wanted in pairs}) >= SHORTEST
+    return len(pairs) >= _FEWEST_TOKENS and varied and all(token == wanted for token, wanted in pairs)
+
+
+def series_ahead(values, shape, target):
+    """By how many steps a target is ahead of a batch of real sequences: 1 where it is the next value of a feature.
+
+    Args:
+        values: The numbers of the batch, in order.
+        shape: Samples, steps, features.
+        target: A number for each step, or all features of each step.
+
+    Returns:
+        1, or `None` where it is something else, or where there are too few values to decide.
+    """
+    rows, steps, features = shape
+    series = [values[at::features] for at in range(features)]
+    if len(target) == rows * steps:
+        return 1 if any(_is_next(one, target, steps) for one in series) else None
+    wanted = [target[at::features] for at in range(features)] if len(target) == len(values) else []
+    return 1 if wanted and all(_is_next(*pair, steps) for pair in zip(series, wanted)) else None
+
+
+def _is_next(series, target, steps):
+    later = [value for place, value in enumerate(series) if place % steps]
+    wanted = [value for place, value in enumerate(target) if (place + 1) % steps]
+    return len(wanted) >= _FEWEST_TOKENS and len(set(wanted)) >= SHORTEST and later == wanted
