@@ -152,8 +152,7 @@ def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) ->
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
     where = {"parameter": parameter.name, "step": 1}
-    # The second update is that of a gradient which the first one made grow.
-    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for _, p in wiped))
+    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for _, p in wiped))  # later gradients have grown
     return Outcome("fail", observed, (evidence,), where, advice=advice)
 
 
