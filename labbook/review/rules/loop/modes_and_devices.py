@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code, Kind
@@ -19,6 +20,8 @@ from labbook.review.violation import Hit, error, warning
 _MODE_LAYERS = ("Dropout", "BatchNorm", "SyncBatchNorm", "AlphaDropout", "InstanceNorm")
 _HELD_OUT = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|dev|eval)(?:$|[^a-z])", re.IGNORECASE)
 _KNOWN_LIBRARIES = ("torch.", "paddle.", "torchvision.")
+_GRADIENT_FLAGS = ("requires_grad", "stop_gradient")
+_ALIKE = 0.85
 _ZOO = ("resnet", "vgg", "densenet", "mobilenet", "efficientnet", "inception", "googlenet", "alexnet", "shufflenet")
 
 
@@ -210,6 +213,19 @@ def _is_optimized_by_name(source: Source, loop: Loop, model: ast.expr) -> bool:
         and any(is_call(one, "parameters") and ast.unparse(one.func) == f"{name}.parameters" for one in ast.walk(node))
         for node in walk(body)
     )
+
+
+@warning("requires_grad_on_module", "torch.Tensor.requires_grad; paddle.Tensor.stop_gradient", row="gradient")
+def misspelt_gradient_flag(code: Code, source: Source) -> Iterator[Hit]:
+    """`parameter.require_grad = False` makes a new attribute, which nothing reads."""
+    read = {node.attr for node in source.of_type(ast.Attribute) if isinstance(node.ctx, ast.Load)}
+    for node in source.of_type(ast.Assign):
+        target, value = node.targets[0], node.value
+        if not isinstance(target, ast.Attribute) or not isinstance(value, ast.Constant) or target.attr in read:
+            continue
+        near = get_close_matches(target.attr, _GRADIENT_FLAGS, n=1, cutoff=_ALIKE)
+        if near and near[0] != target.attr and type(value.value) is bool and dotted_target(target.value) != "self":
+            yield Hit(node, {"flag": target.attr, "meant": near[0]})
 
 
 @warning("grad_enabled_in_validation", "torch.no_grad; paddle.no_grad", loop=True)

@@ -1,0 +1,74 @@
+"""Rules about checkpoints: what a training that is resumed loads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from labbook.review.call_syntax import calls_of, is_call, receiver
+from labbook.review.code_index import Code
+from labbook.review.gradient_flow import is_optimizer
+from labbook.review.names import dotted_target, last_name, of_type, walk
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, warning
+
+_COUNTERS = frozenset(("epoch", "epochs", "step", "steps", "iter", "iteration", "global_step", "start_epoch"))
+_LOADS = ("load_state_dict", "set_state_dict", "set_dict")
+_PLAIN = ("SGD", "Momentum")
+
+
+@warning("optimizer_state_not_restored", "PyTorch: saving a general checkpoint", loop=True, row="loop-bug")
+def resumed_without_optimizer(code: Code, source: Source) -> Iterator[Hit]:
+    """A training goes on at the epoch of a checkpoint, of which it loads the weights, and no state of the optimizer."""
+    made = [call for call in source.of_type(ast.Call) if is_optimizer(source.dotted(call.func))]
+    if not made or not any(_has_state(call) for call in made) or _loads_optimizer(code):
+        return
+    for loaded in of_type(source.nodes, ast.Assign):
+        if source.dotted(getattr(loaded.value, "func", None)) not in ("torch.load", "paddle.load"):
+            continue
+        state, function = dotted_target(loaded.targets[0]), source.function(loaded)
+        body = list(walk(function.body if function is not None else source.tree.body))
+        weights = [call for call in calls_of(body, *_LOADS) if call.args and _reads(call.args[0], state)]
+        counters = [
+            dotted_target(node.targets[0])
+            for node in of_type(body, ast.Assign)
+            if _reads(node.value, state) and any(_key(part) in _COUNTERS for part in ast.walk(node.value))
+        ]
+        if state and weights and any(_begins_range(source, name) for name in counters):
+            yield Hit(weights[0], {"checkpoint": state, "optimizer": last_name(made[0].func)})
+            return
+
+
+def _has_state(call: ast.Call) -> bool:
+    """Whether an optimizer has a state beside its parameters: all but plain gradient descent."""
+    return last_name(call.func) not in _PLAIN or any(k.arg in ("momentum", None) for k in call.keywords)
+
+
+def _loads_optimizer(code: Code) -> bool:
+    """Whether a state is loaded into an optimizer, or an optimizer is given to a function that loads one."""
+    for name in _LOADS:
+        for _, call in code.calls.get(name, ()):
+            if "opt" in ast.unparse(call).lower():
+                return True
+    loaders = [call for name, calls in code.calls.items() if "load" in name or "resume" in name for _, call in calls]
+    return any("opt" in ast.unparse(argument).lower() for call in loaders for argument in (*call.args, *call.keywords))
+
+
+def _reads(node: ast.expr, name: str) -> bool:
+    return any(dotted_target(part) == name for part in ast.walk(node))
+
+
+def _key(node: ast.AST) -> str:
+    """The key that an expression reads: "epoch" of `state["epoch"]` and `state.get("epoch", 0)`."""
+    if is_call(node, "get") and receiver(node) is not None:
+        node = node.args[0] if node.args else node
+    elif isinstance(node, ast.Subscript):
+        node = node.slice
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _begins_range(source: Source, name: str) -> bool:
+    """Whether a loop counts from the value of a name on, or of that attribute of another method."""
+    ranges = [loop.iter for loop in source.of_type(ast.For)]
+    calls = [call for outer in ranges for call in calls_of(ast.walk(outer), "range", "trange", "count")]
+    return any(len(call.args) > 1 and _reads(call.args[0], name) for call in calls if name)
