@@ -273,14 +273,14 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
     So is a regression loss on whole numbers, where the program computes an accuracy of them, and steps so small that
-    nothing moved.
+    nothing moved, or that the loss hardly falls.
     """
     if row.verdict != "note" or row.observed_message is None:
         return row
     effects = pages.causes_of.get(row.id, ()) if row.id in _RAISED_BY_EFFECT else ()
     found = any(other.id in effects and other.verdict in ("fail", "warn") for other in rows)
     if row.id == "update_too_small":
-        found = found or all(updates.stands_still(run, signals) for signals in run.signals)
+        found = found or all(updates.stands_still(run, one) or updates.crawls(run, one) for one in run.signals)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
     return _raise_row(row, Outcome("warn", row.observed_message), pages) if found else row

@@ -35,7 +35,7 @@ _TRAINERS = re.compile(
     r"|mmengine|composer|skorch|colossalai|torch_xla|horovod|apex)(\.|$)"
 )
 _TRAINER_NAMES = re.compile(r"transformers\.(\w+\.)*\w*Trainer$|trl\.\w+Trainer$|sentence_transformers\.\w*Trainer$")
-_FRAMEWORKS = ("torch", "paddle", "torchvision", "lightning", "pytorch_lightning", "transformers", "skorch")
+_FRAMEWORKS = ("torch", "paddle", "torchvision", "lightning", "pytorch_lightning", "transformers", "skorch", "keras")
 """Packages of which a file has to import one to be reviewed."""
 _SHARED_NAMES = {"utils", "data", "io"}
 """Modules of frameworks, and of the project if an import begins with them."""

@@ -44,6 +44,19 @@ def test_a_model_may_normalise_its_inputs_itself(ask, make_model, looks, first):
     assert found.verdict == "ok" and found.observed.endswith("; the first layer is a norm or a lookup table")
 
 
+@in_one_test(
+    ("name", "top", "verdict"),
+    [("lstm/kernel", 9e5, "warn"), ("conv/kernel", 255.0, "ok"), ("normalization/mean", 9e5, "ok")],
+)
+def test_inputs_of_layers_that_are_no_modules(ask, make_model, name, top, verdict):
+    model = make_model("Linear")
+    root = {**model["modules"][0], "parameters": 0}
+    model = {**model, "modules": [root], "parameters": [{**model["parameters"][0], "name": name, "module": 0}]}
+    tensors = tuple({"step": step, "model": 0, "modules": [{"i": 0, "mean": 0.0}]} for step in (1, 2, 3))
+    signals = {**batches(mean=6e2, std=7e2, max=top), "models": (model,), "tensors": tensors}
+    assert ask("input_not_normalised", signals=signals).verdict == verdict
+
+
 def test_images(ask, make_model, looks):
     twice = batches(shape=[32, 1, 28, 28], min=0.0, max=1 / 255, mean=0.0005, std=0.001)
     assert ask("input_double_normalised", signals=twice).verdict == "note"

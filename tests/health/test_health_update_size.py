@@ -91,6 +91,27 @@ def test_steps_that_move_nothing_are_a_finding_whatever_the_loss_does(
     assert (row.verdict if row else "ok") == verdict
 
 
+@in_one_test(
+    ("rate", "fall", "verdict"),
+    [(1e-6, 5e-5, "warn"), (1e-6, 5e-3, "ok"), (1e-6, 0.0, "ok"), (1e-3, 5e-5, "ok")],
+    ids=["hardly falls", "falls", "flat", "a usual rate"],
+)
+def test_a_loss_that_hardly_falls_at_a_tiny_rate(rows_of, make_run, make_model, make_series, rate, fall, verdict):
+    losses = [4.4 * math.exp(-fall * i) + 0.001 * math.sin(i * i) for i in range(300)]
+    signals = {"models": (make_model("Linear"),), "loop": {"optimizers": 1}, "tensors": ({"params": [{"i": 0}]},)}
+    row = rows_of(make_run(make_series("loss", losses), make_series("lr", [rate] * 300), signals=signals)).get(
+        "update_too_small"
+    )
+    assert (row.verdict if row else "ok") == verdict
+
+
+@in_one_test(("last", "verdict"), [(20, "fail"), (100, "ok"), (150, "ok")])
+def test_parameters_that_stop_although_no_rate_is_known(ask, make_model, looks, last, verdict):
+    signals = updates(make_model, looks, lambda step: 1e-3 if step <= last else 0.0)
+    found = ask("step_changed_nothing", signals={**signals, "loop": {"unchanged": {"0": {"checked": 9}}}})
+    assert found.verdict == verdict
+
+
 @in_one_test(("first", "fall", "named"), [(1.2, 0.0, True), (1.2, 0.02, False), (0.2, 0.0, False)])
 def test_first_steps_that_shatter_the_weights_are_the_cause_of_a_loss_at_chance(
     rows_of, make_run, make_model, looks, make_series, first, fall, named

@@ -27,6 +27,7 @@ _TABLE = 50
 """Columns up to which a constant one is worth a note: flattened images have dark borders. Source: chosen by us."""
 
 
+_LARGEST_BYTE = 255
 _SPARSE = 0.9
 """Share of zeros from which on the deviation says nothing of the scale. Source: chosen by us."""
 
@@ -63,6 +64,8 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
     sparse = median([leaf.get("zero") or 0.0 for leaf in leaves]) >= _SPARSE and top <= 1
     spread_out = deviation >= 0.1 or top > 0.5 or sparse
     usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and spread_out
+    if first is not None and not first.parameters and top <= _LARGEST_BYTE:
+        first = None  # Keras divides bytes in a layer without weights.
     if first is None or usual:
         if 0.1 <= deviation <= 10 and abs(center) <= 3:
             return Outcome("ok", observed)

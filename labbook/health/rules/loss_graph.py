@@ -1,11 +1,15 @@
-"""Checks of the autograd graph of losses: terms without a gradient, and layers without residual connections."""
+"""Checks of what a loss consists of: terms without a gradient, penalties, and the layers in its autograd graph."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from labbook.health.evidence.measurements import called_in_sentence, place_of
+from labbook.health.evidence.layer_history import parameters_of
+from labbook.health.evidence.measurements import called_in_sentence, join_names, place_of, process_series
+from labbook.health.evidence.training_kind import is_pretrained, training_losses
+from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.run import Run
@@ -16,6 +20,15 @@ _PRODUCTS = ("Bmm", "Matmul")
 _NORMALISING = ("Norm", "Rsqrt", "Std", "Var")
 _ACTIVATIONS = ("Relu", "Gelu", "Silu", "Elu", "LeakyRelu", "Mish", "Hardswish")
 _FUSED = "ScaledDotProduct"
+
+_LARGEST_SHRINK = 0.01
+_SHRUNK = 0.7
+_PULLS = 3.0
+_FIRST = 5
+_STREAK = 3
+_PLAIN = ("SGD", "Momentum")
+_COUPLED = (*_PLAIN, "Adam", "RMSprop", "RMSProp", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
+"""Optimizers that add weight decay to the gradient; AdamW and the like shrink the weights apart from it."""
 
 Operations = Sequence[Sequence[Any]]
 
@@ -116,3 +129,74 @@ def _reach(operations: Operations, start: Iterable[int], barriers: Iterable[int]
             seen.add(at)
             waiting += operations[at][1] if at not in barriers else ()
     return seen
+
+
+@check("regularisation_dominates", family="gradient", tier=2, needs=("losses",))
+def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a penalty on the weights is most of the loss, or weight decay pulls harder than the gradient.
+
+    Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty,
+    or of 3 times where their sum ends at chance level; decay of 3 times the gradient in most matrices
+    within the first 5 steps, coupled to it as in SGD and Adam, that shrinks weights by a tenth over the run, or apart
+    from it as in AdamW, of a hundredth a step, that leaves 0.7 of them. Of weights that were trained before the
+    gradients may rightly be small.
+    """
+    return _penalty(run, signals) or _decay(run, signals)
+
+
+def _penalty(run: Run, signals: Signals) -> Outcome | None:
+    losses, series = training_losses(signals), process_series(run, signals, "loss")
+    if not losses or len(series) != 1 or not any(graph.get("penalised") for graph in signals.graphs):
+        return None
+    values, total = [loss.get("value_first") or 0.0 for loss in losses], series[0].values[0]
+    # Several losses may have weights, as 100 for the distance of two images.
+    if any(loss.get("reduction") != "mean" for loss in losses) or min(values) <= 0:
+        return None
+    one = losses[0] if len(losses) == 1 else {}
+    classes, ends = one.get("classes") or 0, median(list(series[0].values[-10:]))
+    guessing = min(values[0], math.log(classes)) if classes > 1 else values[0]
+    # The penalty falls, the loss function does not, and their sum ends at the level of guessing.
+    won = total > 3 * guessing and ends < 0.5 * total and ends > 0.95 * guessing
+    won = won and (one.get("value_last") or 0.0) > 0.8 * guessing
+    if total <= (10 if one else 200) * sum(values) and not won:
+        return None
+    functions = join_names([loss.get("fn", "") for loss in losses])
+    observed = message("health.regularisation_dominates.penalty", total=total, function=functions, value=sum(values))
+    return Outcome("warn", observed, called_in_sentence(losses[0].get("line", "")), {"step": 1})
+
+
+def _decay(run: Run, signals: Signals) -> Outcome | None:
+    optimizer = signals.optimizers[0] if len(signals.optimizers) == 1 else None
+    decay = optimizer.get("options", {}).get("weight_decay") if optimizer is not None else None
+    if optimizer is None or not isinstance(decay, (int, float)) or decay <= 0:
+        return None
+    rates = [v for s in process_series(run, signals, "lr") for v in s.values if math.isfinite(v)]
+    if optimizer.get("type") not in _COUPLED:
+        return _shrinking(signals, decay, max(rates, default=0.0))
+    steps = signals.loop.get("steps", 0)
+    if is_pretrained(signals) or (
+        optimizer.get("type") in _PLAIN and sum(rates) / max(1, len(rates)) * decay * steps < 0.1
+    ):
+        return None
+    looks = [
+        (decay * look["w"] / look["g"], parameter)
+        for parameter in parameters_of(signals)
+        if parameter.is_matrix and parameter.trainable
+        for step, look in parameter.history[:3]
+        if step <= _FIRST and look.get("g", 0.0) > 0 and math.isfinite(look.get("w", math.nan))
+    ]
+    if len(looks) < _STREAK or median([ratio for ratio, _ in looks]) < _PULLS:
+        return None
+    ratio, parameter = max(looks, key=lambda pair: pair[0])
+    observed = message("health.regularisation_dominates.decay", decay=decay, ratio=ratio, name=parameter.name)
+    return Outcome("warn", observed, where={"parameter": parameter.name, "step": 1})
+
+
+def _shrinking(signals: Signals, decay: float, rate: float) -> Outcome | None:
+    """Decay apart from the gradient that takes more than a hundredth of the weights a step, and wins against it."""
+    norms = [v for p in parameters_of(signals) if p.is_matrix and p.trainable and len(v := p.values("w")) >= _STREAK]
+    left = median([norm[-1] / norm[0] for norm in norms if norm[0] > 0])
+    if not norms or rate * decay < _LARGEST_SHRINK or left > _SHRUNK:
+        return None
+    observed = message("health.regularisation_dominates.shrinks", decay=decay, share=rate * decay, left=left)
+    return Outcome("warn", observed)

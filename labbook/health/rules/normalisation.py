@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from labbook.health.evidence.layer_history import Module, Parameter, modules_of, parameters_of
+from labbook.health.evidence.layer_history import Module, Parameter, modules_of, parameters_of, roots_of
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import ModuleInspection
@@ -147,9 +147,18 @@ def has_batch_norm(signals: Signals) -> bool:
 
 
 def first_not_normalised(signals: Signals) -> Module | None:
-    """The first module with weights that gets a model's input, `None` when it is a norm or a lookup table."""
+    """The first module with weights that gets a model's input, `None` when it is a norm or a lookup table.
+
+    The model itself, which has no weights of its own, where its layers are no modules, as those of Keras.
+    """
     for module in modules_of(signals):
         if module.parameters and module.history:
-            kind = module.type.lower()
-            return None if "embedding" in kind or any(word in kind for word in _NORMS) else module
-    return None
+            return None if _normalises_or_looks_up(module.type) else module
+    weights = parameters_of(signals)
+    if not weights or _normalises_or_looks_up(weights[0].name):
+        return None
+    return next((root for root in roots_of(signals) if root.history), None)
+
+
+def _normalises_or_looks_up(name: str) -> bool:
+    return any(word in name.lower() for word in ("embedding", "normalization", *_NORMS))

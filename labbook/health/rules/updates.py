@@ -8,14 +8,18 @@ from itertools import combinations
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
 from labbook.health.evidence.measurements import (
-    called_in_sentence,
     join_names,
     optimizer_suffix,
     process_series,
     too_few_data,
 )
-from labbook.health.evidence.training_kind import frozen_share, has_fallen, is_pretrained, training_losses
-from labbook.health.evidence.trend_tests import median
+from labbook.health.evidence.training_kind import (
+    frozen_share,
+    has_fallen,
+    is_pretrained,
+    training_loss,
+)
+from labbook.health.evidence.trend_tests import blocks, mann_kendall, median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -36,16 +40,15 @@ _STANDING = 1e-5
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
 _NEAR = 0.07
+_IDLE_SHARE = 0.4
+_CRAWL = 1e-5
+_CRAWLED = 0.03
+_LEAP = 4.0
+"""Times its first value to which a loss leaps, as in `loss_diverging`."""
+
 _SLOWEST = 1e-5
-_LARGEST_SHRINK = 0.01
-_SHRUNK = 0.7
-_PULLS = 3.0
 _LANGUAGE_MODELS = 0.02
 """Standard deviation of the initial weights of BERT and GPT-2, whatever their width."""
-
-_PLAIN = ("SGD", "Momentum")
-_COUPLED = (*_PLAIN, "Adam", "RMSprop", "RMSProp", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
-"""Optimizers that add weight decay to the gradient; AdamW and the like shrink the weights apart from it."""
 
 
 @check("step_changed_nothing", family="gradient", tier=1, needs=("loop",))
@@ -54,11 +57,18 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1) over at least 3 steps and most of those looked at; SageMaker UnchangedTensor,
     TheDeepChecker w_untrained. In bfloat16 a step may change few elements, so all of the sample must stand still. The
-    last steps of a training that has nothing left to learn are below the precision of the weights.
+    last steps of a training that has nothing left to learn are below the precision of the weights. Where nothing is
+    known of optimizers and rates, as in Keras: from some step on, in 5 looks over 40 % of the run (chosen by us).
     """
     rates = [v for s in process_series(run, signals, "lr") for v in (s.high or s.values)]
     if len(rates) >= _STREAK and not any(rates):
         return Outcome("fail", message("health.step_changed_nothing.no_rate"))
+    since = None if rates else _stopped_after(signals)
+    if since is not None:
+        observed = message(
+            "health.step_changed_nothing.stopped", step=since + 1, steps=_steps_seen(parameters_of(signals))
+        )
+        return Outcome("fail", observed, where={"step": since + 1})
     looks = signals.loop.get("unchanged", {})
     checked = sum(look.get("checked", 0) for look in looks.values())
     for opt, look in looks.items():
@@ -79,6 +89,18 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
         still = sum(1 for ratio in ratios if ratio == 0.0)
         extra = message("health.step_changed_nothing.often_still", share=still / len(ratios))
     return Outcome("ok", message("health.step_changed_nothing.ok", steps=checked, extra=extra))
+
+
+def _stopped_after(signals: Signals) -> int | None:
+    """The last step at which any matrix moved, `None` unless all stand still after it in spite of a gradient."""
+    judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable]
+    moved = max((step for p in judged for step, ratio in _ratios(p) if ratio > 0), default=0)
+    still = {
+        step for p in judged for step, row in p.history if step > moved and row.get("g") and row.get("ratio") == 0.0
+    }
+    idle = any(not row.get("g") for p in judged for step, row in p.history if step > moved)
+    steps = _steps_seen(judged)
+    return moved if moved and not idle and len(still) >= _FIRST and steps - moved > _IDLE_SHARE * steps else None
 
 
 def _has_learnt_all(run: Run, signals: Signals, opt: str, has_moved: bool) -> bool:
@@ -186,6 +208,9 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     ratios = [median(v) for p in parameters_of(signals) if p.is_matrix and len(v := p.values("ratio", _WARM_UP)) >= 5]
     steps = _steps_seen(parameters_of(signals))
     furthest = _furthest(signals)
+    crawling = crawls(run, signals)
+    if crawling is not None:
+        return crawling
     if steps >= _WARM_UP and 0 < furthest < _UNMOVED:
         return Outcome("note", message("health.update_too_small.moved", steps=steps, share=furthest))
     if (
@@ -197,6 +222,26 @@ def updates_have_effect(run: Run, signals: Signals) -> Outcome | None:
     ):
         return None
     return Outcome("note", message("health.update_too_small.median", ratio=max(ratios), steps=steps))
+
+
+def crawls(run: Run, signals: Signals) -> Outcome | None:
+    """A loss that falls significantly, but by less than a thirtieth, at a constant and very small rate.
+
+    Source: chosen by us, over at least 100 steps; fine-tuning begins at rates of about 1e-5, and is left out.
+    """
+    loss, rates = (
+        training_loss(run, signals),
+        [v for s in process_series(run, signals, "lr") for v in s.values if v > 0],
+    )
+    if isinstance(loss, Message) or is_pretrained(signals) or len(loss.values) < 100:
+        return None
+    levels = blocks(loss.values, 4)
+    fallen = 1 - levels[-1] / levels[0] if levels[0] > 0 else 1.0
+    is_constant = 0 < max(rates, default=0) <= min(_CRAWL, 2 * min(rates, default=0))
+    if not is_constant or not 0 < fallen < _CRAWLED or mann_kendall(loss.values).falling > 0.01:
+        return None
+    observed = message("health.update_too_small.crawls", rate=max(rates), share=fallen, steps=loss.steps[-1])
+    return Outcome("note", observed)
 
 
 def _steps_seen(parameters: Sequence[Parameter]) -> int:
@@ -237,6 +282,8 @@ def hardly_moved(signals: Signals, clipped: bool) -> Outcome | None:
 def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     """Returns `update_too_large` for a loss that is flat: a first step that moved most matrices by half their norm.
 
+    The first step itself may be missing, as of Keras: then the loss leaps, and stays there.
+
     Source: chosen by us. Weights that were thrown off in the first steps are so large afterwards that the same rate
     looks small; where the loss came down again, the steps were none too large.
     """
@@ -244,12 +291,24 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     first = [(max(v), p) for p in judged if (v := [ratio for step, ratio in _ratios(p) if step <= _FIRST])]
     large = [(ratio, p) for ratio, p in first if ratio > _SHATTERED]
     if not large or len(large) <= 0.5 * len(first):
-        return None
+        return _leaps(run, signals)
     worst, parameter = max(large, key=lambda pair: pair[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
     where = {"parameter": parameter.name, "step": 1}
     advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for _, p in large))
     return Outcome("fail", observed, where=where, advice=advice)
+
+
+def _leaps(run: Run, signals: Signals) -> Outcome | None:
+    """The loss leaps in the first steps to several times its first value, and ends as high."""
+    series = next((s for s in process_series(run, signals, "loss") if len(s.values) >= _FLAT_STEPS), None)
+    if series is None or not series.values[0] > 0 or process_series(run, signals, "lr"):
+        return None
+    first, after, end = series.values[0], median(series.values[1 : _FIRST + 1]), median(series.values[-_WARM_UP:])
+    if not min(after, end) > _LEAP * first:
+        return None
+    observed = message("health.update_too_large.leap", before=first, after=after)
+    return Outcome("fail", observed, where={"step": 1}, advice=_advise_lower_rate(run, signals, 1.0))
 
 
 @check("most_parameters_frozen", family="gradient", tier=3, needs=("models",))
@@ -326,74 +385,3 @@ def _as_initialised(parameter: Parameter) -> bool:
     margin = max(_NEAR, 2 / math.sqrt(elements))  # three standard errors of the deviation of so few weights
     near = any(abs(deviation / math.sqrt(variance) - 1) < margin for variance in usual)
     return near and abs(mean) < 4 * deviation / math.sqrt(elements)
-
-
-@check("regularisation_dominates", family="gradient", tier=2, needs=("losses",))
-def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a penalty on the weights is most of the loss, or weight decay pulls harder than the gradient.
-
-    Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty,
-    or of 3 times where their sum ends at chance level; decay of 3 times the gradient in most matrices
-    within the first 5 steps, coupled to it as in SGD and Adam, that shrinks weights by a tenth over the run, or apart
-    from it as in AdamW, of a hundredth a step, that leaves 0.7 of them. Of weights that were trained before the
-    gradients may rightly be small.
-    """
-    return _penalty(run, signals) or _decay(run, signals)
-
-
-def _penalty(run: Run, signals: Signals) -> Outcome | None:
-    losses, series = training_losses(signals), process_series(run, signals, "loss")
-    if not losses or len(series) != 1 or not any(graph.get("penalised") for graph in signals.graphs):
-        return None
-    values, total = [loss.get("value_first") or 0.0 for loss in losses], series[0].values[0]
-    # Several losses may have weights, as 100 for the distance of two images.
-    if any(loss.get("reduction") != "mean" for loss in losses) or min(values) <= 0:
-        return None
-    one = losses[0] if len(losses) == 1 else {}
-    classes, ends = one.get("classes") or 0, median(list(series[0].values[-10:]))
-    guessing = min(values[0], math.log(classes)) if classes > 1 else values[0]
-    # The penalty falls, the loss function does not, and their sum ends at the level of guessing.
-    won = total > 3 * guessing and ends < 0.5 * total and ends > 0.95 * guessing
-    won = won and (one.get("value_last") or 0.0) > 0.8 * guessing
-    if total <= (10 if one else 200) * sum(values) and not won:
-        return None
-    functions = join_names([loss.get("fn", "") for loss in losses])
-    observed = message("health.regularisation_dominates.penalty", total=total, function=functions, value=sum(values))
-    return Outcome("warn", observed, called_in_sentence(losses[0].get("line", "")), {"step": 1})
-
-
-def _decay(run: Run, signals: Signals) -> Outcome | None:
-    optimizer = signals.optimizers[0] if len(signals.optimizers) == 1 else None
-    decay = optimizer.get("options", {}).get("weight_decay") if optimizer is not None else None
-    if optimizer is None or not isinstance(decay, (int, float)) or decay <= 0:
-        return None
-    rates = [v for s in process_series(run, signals, "lr") for v in s.values if math.isfinite(v)]
-    if optimizer.get("type") not in _COUPLED:
-        return _shrinking(signals, decay, max(rates, default=0.0))
-    steps = signals.loop.get("steps", 0)
-    if is_pretrained(signals) or (
-        optimizer.get("type") in _PLAIN and sum(rates) / max(1, len(rates)) * decay * steps < 0.1
-    ):
-        return None
-    looks = [
-        (decay * look["w"] / look["g"], parameter)
-        for parameter in parameters_of(signals)
-        if parameter.is_matrix and parameter.trainable
-        for step, look in parameter.history[:3]
-        if step <= _FIRST and look.get("g", 0.0) > 0 and math.isfinite(look.get("w", math.nan))
-    ]
-    if len(looks) < _STREAK or median([ratio for ratio, _ in looks]) < _PULLS:
-        return None
-    ratio, parameter = max(looks, key=lambda pair: pair[0])
-    observed = message("health.regularisation_dominates.decay", decay=decay, ratio=ratio, name=parameter.name)
-    return Outcome("warn", observed, where={"parameter": parameter.name, "step": 1})
-
-
-def _shrinking(signals: Signals, decay: float, rate: float) -> Outcome | None:
-    """Decay apart from the gradient that takes more than a hundredth of the weights a step, and wins against it."""
-    norms = [v for p in parameters_of(signals) if p.is_matrix and p.trainable and len(v := p.values("w")) >= _STREAK]
-    left = median([norm[-1] / norm[0] for norm in norms if norm[0] > 0])
-    if not norms or rate * decay < _LARGEST_SHRINK or left > _SHRUNK:
-        return None
-    observed = message("health.regularisation_dominates.shrinks", decay=decay, share=rate * decay, left=left)
-    return Outcome("warn", observed)

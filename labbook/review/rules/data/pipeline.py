@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, is_call
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
+from labbook.review.expressions import names_in
 from labbook.review.gradient_flow import step_loops, trains
 from labbook.review.loaders import INPUTS, LABELS, LOADERS, find_loader
 from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, named_values, walk
@@ -20,6 +22,19 @@ _KNOWN_DATASETS = (
 )
 _SAMPLERS_OF_RANKS = ("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler")
 _ITERATORS = ("zip", "map", "filter", "iter", "enumerate")
+_OF_SETS = ("intersection", "union", "difference", "symmetric_difference")
+_TEXTS = re.compile(
+    r"(?:^|_)(?:words?|tokens?|chars?|text|texts|corpus|vocab|vocabulary|sentences?|files?|filenames?|names?|paths?|tags?"
+    r"|listdir|i?glob|split)(?:$|_)"
+)
+"""Names of strings, and of functions that return them: hashes of numbers are the same in each process."""
+
+_REPEATED = (
+    *("save", "save_checkpoint", "load_state_dict", "set_state_dict", "load_from_checkpoint"),
+    *("manual_seed", "seed_everything", "set_seed", "seed"),
+)
+"""Calls of programs that another process goes on with, or that are to be repeated."""
+
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
 
 
@@ -256,3 +271,52 @@ def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
         if _is_validation(name.removeprefix("self.").lower()) or "train" not in ast.unparse(statement or node).lower():
             continue
         yield Hit(node, {"name": name or "sampler"})
+
+
+@warning("order_of_set", "Python, PYTHONHASHSEED: hashes of strings differ in each process", row="data")
+def order_of_set(code: Code, source: Source) -> Iterator[Hit]:
+    """Strings of a set are numbered in the order of their hashes, which is another one in each process."""
+    if not any(code.calls.get(name) for name in _REPEATED):
+        return
+    for call in code.calls_in(source, "list", "tuple", "enumerate"):
+        items = call.args[0] if len(call.args) == 1 else None
+        if items is None or not _is_set(code, source, items) or is_call(source.parents[call], "sorted"):
+            continue
+        if not any(map(_TEXTS.search, names_in(code, source, items))):
+            continue
+        statement = source.statement(call)
+        is_kept = isinstance(statement, ast.Assign) and statement.value is call
+        name = dotted_target(statement.targets[0]) if is_kept else ""  # type: ignore[union-attr]
+        if is_call(call, "enumerate") or (name and _has_numbered_items(source, name)):
+            yield Hit(call, {"code": ast.unparse(call), "set": ast.unparse(items)})
+
+
+def _is_set(code: Code, source: Source, node: ast.expr | None) -> bool:
+    """Whether this is `set(...)`, or made of sets."""
+    made = code.made(source, node)
+    if is_call(made, "set", "frozenset"):
+        return isinstance(made.func, ast.Name)
+    if is_call(made, *_OF_SETS):
+        return _is_set(code, source, receiver(made))
+    if isinstance(made, ast.BinOp) and isinstance(made.op, (ast.BitAnd, ast.BitOr, ast.Sub)):
+        return _is_set(code, source, made.left)
+    return isinstance(made, ast.SetComp)
+
+
+def _has_numbered_items(source: Source, name: str) -> bool:
+    """Whether the places of items of a list matter, and it is neither sorted nor saved, nor what is made of it."""
+    tables = (
+        one for one in source.of_type(ast.Assign) if isinstance(one.value, (ast.DictComp, ast.ListComp, ast.Dict))
+    )
+    made = {dotted_target(one.targets[0]) for one in tables if _reads(one.value, {name})} | {name}
+    numbered = False
+    for call in source.of_type(ast.Call):
+        if last_name(call.func) in ("sort", "sorted", "dump", "dumps", "save", "write") and _reads(call, made - {""}):
+            return False
+        numbered = numbered or (is_call(call, "enumerate", "index") and _reads(call, {name}))
+    items = (one for one in source.of_type(ast.Subscript) if dotted_target(one.value) == name)
+    return numbered or any(getattr(source.function(one), "name", "") == "__getitem__" for one in items)
+
+
+def _reads(node: ast.AST, names: set[str]) -> bool:
+    return any(dotted_target(one) in names for one in ast.walk(node))

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, calls_of, is_call
+from labbook.review.call_syntax import argument, calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import input_and_axis, names_in, number, signed_terms, without_form
 from labbook.review.loaders import find_loader
@@ -38,6 +38,11 @@ _RATES = {
 _COUNT = re.compile(r"(t|f|true|false)_?(p|n|pos|neg|positives?|negatives?)s?")
 _TRAINED = re.compile(r"(?:^|_)(?:train|tr|training)(?:$|_)", re.IGNORECASE)
 _HELD_OUT = re.compile(r"(?:^|_)(?:val|valid|validation|test|te|dev)(?:$|_)", re.IGNORECASE)
+_ACCURACIES = {"accuracy", "acc", "Accuracy"}
+_REGRESSION_LOSSES = (
+    *("mse", "mae", "mean_squared_error", "mean_absolute_error", "huber", "MSE", "MAE", "MeanSquaredError"),
+    *("MeanAbsoluteError", "Huber", "MSELoss", "L1Loss", "SmoothL1Loss"),
+)
 _PARTS_BY_INDEX = ("Subset", "SubsetRandomSampler")
 
 
@@ -308,3 +313,40 @@ def logarithm_not_undone(code: Code, source: Source) -> Iterator[Hit]:
             if name and node.lineno > call.lineno:
                 yield Hit(node, {"rows": rows, "raw": name, "code": ast.unparse(call)})
                 return
+
+
+@warning(
+    "metric_of_wrong_values",
+    "scikit-learn, Metrics and scoring: accuracy is of classes, not of numbers",
+    row="loop-bug",
+)
+def accuracy_of_numbers(code: Code, source: Source) -> Iterator[Hit]:
+    """A regression is measured by its accuracy: the share of outputs that equal their targets exactly."""
+    for call in code.calls_in(source, "compile", "prepare"):
+        loss = argument(call, 1, "loss")
+        metrics = argument(call, 2 if is_call(call, "prepare") else 3, "metrics")
+        if loss is None or metrics is None or not _is_distance(loss):
+            continue
+        named = {one.value if isinstance(one, ast.Constant) else last_name(one) for one in ast.walk(metrics)}
+        if named & _ACCURACIES and (is_call(call, "prepare") or _ends_in_one_number(code, source, receiver(call))):
+            yield Hit(call, {"loss": ast.unparse(loss)})
+
+
+def _is_distance(loss: ast.expr) -> bool:
+    name = loss.value if isinstance(loss, ast.Constant) else last_name(getattr(loss, "func", loss))
+    return name in _REGRESSION_LOSSES
+
+
+def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> bool:
+    """Whether the last layer of a `keras.Sequential` is a `Dense(1)` without an activation."""
+    kind = code.kind(source, model)
+    if kind is None or not kind.name.endswith("Sequential") or model is None:
+        return False
+    layers = list(getattr(next(iter(kind.call.args), None), "elts", []))
+    name = dotted_target(model)
+    layers += [
+        one.args[0] for one in code.calls_in(source, "add") if one.args and dotted_target(receiver(one) or one) == name
+    ]
+    last = layers[-1] if layers else None
+    is_one = is_call(last, "Dense") and number(argument(last, 0, "units")) == 1
+    return is_one and ast.unparse(argument(last, 1, "activation") or ast.Constant("linear")) == "'linear'"

@@ -127,6 +127,32 @@ def _division(node: ast.AST) -> tuple[str, ast.Call | None]:
 
 @warning(
     "metric_of_wrong_values",
+    "PyTorch Geometric, mini-batches: the nodes of all graphs of a batch are rows of one matrix",
+    tier=1,
+    row="loop-bug",
+)
+def nodes_over_graphs(code: Code, source: Source) -> Iterator[Hit]:
+    """Right nodes of batches of graphs are added up, and divided by the number of graphs."""
+    has_graphs = any(name.startswith("torch_geometric.") for name in source.names.values())
+    if not has_graphs or code.loaded.get("batch") or any("pool" in name or "aggr" in name for name in code.calls):
+        return
+    for loop in source.of_type(ast.For):
+        sums = [one for one in of_type(walk(loop.body), ast.AugAssign) if _compares_labels(one.value)]
+        totals = {dotted_target(one.target) for one in sums} - {""}
+        for node in _nodes_after(source, loop):
+            total, length = _division(node)
+            if length is not None and total in totals and member_key(length.args[0]) == "dataset":
+                yield Hit(node, {"total": total, "length": ast.unparse(length)})
+
+
+def _compares_labels(node: ast.AST) -> bool:
+    """Whether predictions are compared with `data.y`."""
+    sides = (side for one in of_type(ast.walk(node), ast.Compare) for side in (one.left, *one.comparators))
+    return any(member_key(side) == "y" for side in sides)
+
+
+@warning(
+    "metric_of_wrong_values",
     "scikit-learn, Metrics and scoring: predictions and labels of one evaluation",
     row="loop-bug",
 )
