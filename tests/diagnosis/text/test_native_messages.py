@@ -248,6 +248,17 @@ def test_what_native_code_says_before_it_ends(family_of: Callable[[str], str], w
             "ERROR: Failed building wheel for fused-kernels",
         ),
         ("unsupported_op", "IndexError: Input Preprocessor/mul/x:0 is undefined!"),
+        (
+            "nccl_or_collective",
+            "W op_kernel.cc:1318] OP_REQUIRES failed at mpi_ops.cc:422 : Aborted: Horovod has been shut down. This was "
+            "caused by an exception on one of the ranks. If the shutdown was caused by an exception, you should see "
+            "the exception in the log before the first shutdown message.",
+        ),
+        (
+            "other",
+            "mpirun detected that one or more processes exited with non-zero status, thus causing\n"
+            "the job to be terminated. The first process to do so was:\n\n  Process name: [[29973,1],0]",
+        ),
         ("import_abi_mismatch", "SystemError: initialization of _internal failed without raising an exception"),
     ],
 )
