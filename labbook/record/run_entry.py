@@ -47,7 +47,8 @@ def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redact
     from labbook.report.series_choice import is_part_of, repeats_values
 
     ended = run.started if run.ended is None else run.ended
-    found = metrics_from_tables(items, cwd, run.started, ended)
+    trainings = len(run.facts("trainings").get("rows") or ())
+    found = metrics_from_tables(items, cwd, run.started, ended, trainings)
     own = {name_words(series.name) for series in found}
     others = [s for s in run.series if name_words(s.name) not in own and metric_kind(s.name).quantity]
     new = [s for s in found if not any(repeats_values(s, other) or repeats_values(other, s) for other in others)]

@@ -90,11 +90,20 @@ NO_METRICS = {
 }
 
 
-def read(table, text: str) -> list:
+def read(table, text: str, trainings: int = 0) -> list:
     """The metrics in a table that a run wrote just now."""
     table.write_text(text)
     now = time.time()
-    return metrics_from_tables([{"path": str(table), "mode": "w"}], table.parent, now, now)
+    return metrics_from_tables([{"path": str(table), "mode": "w"}], table.parent, now, now, trainings)
+
+
+@pytest.mark.parametrize(("trainings", "count"), [(3, 1), (2, 0), (0, 0)])
+def test_a_table_of_as_many_trainings_as_the_run_did_is_read(trainings, count, tmp_path):
+    rows = "".join(f"{fold},{epoch},0.{fold}{epoch}\n" for fold in range(3) for epoch in range(1 + fold))
+    found = read(tmp_path / "history.csv", f"fold,epoch,val_auc\n{rows}", trainings)
+    assert [(s.steps, s.values, s.starts) for s in found] == [
+        ((1, 2, 3, 4, 5, 6), (0.0, 0.1, 0.11, 0.2, 0.21, 0.22), (0, 1, 3))
+    ][:count]
 
 
 @pytest.mark.parametrize("kind", NO_METRICS)

@@ -1,7 +1,8 @@
 """Reads the metrics in the CSV and TSV files that a run wrote, by `CSVLogger`, pandas, the module `csv` or by hand.
 
 A table of metrics has one row for each step or epoch and a column with the name of a known metric. Predictions, data
-sets and tables of several trainings are left out, and so are rows that were in a file before the run began.
+sets and tables of several trainings are left out, unless the run did as many, and so are rows that were in a file
+before the run began.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from labbook.capture.metric_names import data_split, has_split
@@ -41,12 +42,14 @@ _OF_SAMPLES = re.compile(
 """Columns of tables with a row for each sample of a data set, or each move of an agent."""
 _FILES_OF_SAMPLES = frozenset({
     "pred", "preds", "prediction", "predictions", "forecast", "forecasts", "submission", "sample", "samples", "data",
-    "dataset", "generated", "trajectory", "trajectories",
+    "dataset", "generated", "trajectory", "trajectories", "horizon", "horizons",
 })  # fmt: skip
 """Words of their names."""
 
 
-def metrics_from_tables(items: Iterable[FileItem], cwd: Path, started: float, ended: float) -> list[Series]:
+def metrics_from_tables(
+    items: Iterable[FileItem], cwd: Path, started: float, ended: float, trainings: int = 0
+) -> list[Series]:
     """Returns the metrics in the tables that a run wrote; their source is the path of the file.
 
     Of columns of one name in several files only equal ones are returned, once: else it is not known which one counts.
@@ -55,6 +58,7 @@ def metrics_from_tables(items: Iterable[FileItem], cwd: Path, started: float, en
         items: Items of the probe's `files` events, over all processes.
         cwd: The run's working folder; paths below it are shown relative to it.
         started: Start of the run, Unix seconds. A table that changed before, or after `ended`, is not read.
+        trainings: How many trainings the run did one after another, 0 for one. A table of as many is read.
 
     Cost:
         0.2 to 0.4 seconds for each MiB.
@@ -69,7 +73,7 @@ def metrics_from_tables(items: Iterable[FileItem], cwd: Path, started: float, en
             size = Path(use.path).stat().st_size
             if use.mode != "r" and size <= bytes_left and _is_of_run(use, inputs, started, ended):
                 bytes_left -= size
-                for series in _read_table(use):
+                for series in _read_table(use, trainings):
                     named = replace(series, source=display_path(use.path, cwd))
                     found.setdefault(series.name.lower(), []).append(named)
     return [
@@ -103,8 +107,12 @@ def _bytes_before(use: FilePathUse) -> bytes:
         return file.read(use.size_before)
 
 
-def _read_table(use: FilePathUse) -> list[Series]:
-    """Returns the metrics in the rows that the run added, known names first; empty if it is no table of metrics."""
+def _read_table(use: FilePathUse, trainings: int) -> list[Series]:
+    """Returns the metrics in the rows that the run added, known names first; empty if it is no table of metrics.
+
+    Args:
+        trainings: As of `metrics_from_tables`.
+    """
     path = Path(use.path)
     table = open_table(path)
     if not table.header and (tag := _tag_of_scalar(path)):
@@ -123,12 +131,28 @@ def _read_table(use: FilePathUse) -> list[Series]:
     rows = CsvRows(table)
     for row in cells:
         rows.add(row)
-    series = [_without_gaps(each) for points in rows.runs.values() for each in points.series()]
-    is_step_table = all(a < b for each in series for a, b in pairwise(each.steps))
+    runs = [[_without_gaps(each) for each in points.series()] for points in rows.runs.values()]
+    is_step_table = all(a < b for series in runs for each in series for a, b in pairwise(each.steps))
+    series = _join(runs) if len(runs) == trainings > 1 else runs[0] if len(runs) == 1 else []
     known = [each for each in series if metric_kind(each.name).quantity]
-    if len(rows.runs) != 1 or not is_step_table or not known:
+    if not is_step_table or not known:
         return []
     return [_with_split(each, table) for each in (*known, *(each for each in series if each not in known))]
+
+
+def _join(runs: Sequence[Sequence[Series]]) -> list[Series]:
+    """Returns the series that all trainings of a table have, those of one behind those of the other."""
+    by_name = [{each.name: each for each in series} for series in runs]
+    joined = []
+    for name in by_name[0]:
+        parts = [one[name] for one in by_name if name in one and one[name].values]
+        if len(parts) == len(runs):
+            values = tuple(value for part in parts for value in part.values)
+            starts = tuple(accumulate((len(part.values) for part in parts[:-1]), initial=0))
+            bad = sum(part.nonfinite for part in parts)
+            steps = tuple(range(1, len(values) + 1))
+            joined.append(Series(name, "", steps, values, values, values, len(values), bad, starts=starts))
+    return joined
 
 
 def _tag_of_scalar(path: Path) -> str:

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from labbook.model.events.process_kinds import Event, UncaughtException
 from labbook.model.events.training_kinds import Optimizer, Scalars, Step
 from labbook.model.metric_kinds import choose_metric, metric_kind
 from labbook.model.run import Run
+from labbook.model.series import Series
 from labbook.record.run_from_journal.script_loops import repeated_values
 from labbook.record.run_from_journal.training_order import Phase, Training, count_steps, find_trainings, phases_in_turn
 from labbook.record.run_from_journal.trial_parts import TrialPart, split_labelled
@@ -51,24 +53,25 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     options = _differing_options(found, "" if is_pool else script)
     losses = {series.name: series for series in run.series if series.source == "probe"}
     # A pool reports its results in any order.
-    nothing: tuple[str, list[float], float | None] = ("", [], None)
+    nothing: tuple[str, list[Series], float | None] = ("", [], None)
     metric, reported, mean = nothing if is_pool else _find_reported_metric(run, _logged_once(found), len(found))
     rows: list[dict[str, Any]] = []
     for number, one in enumerate(found):
-        loss, counts = losses.get(one.loss_name), count_steps(one.process)
-        best = run_best(run, loss) if loss is not None else None
+        own, counts = reported[number] if reported else losses.get(one.loss_name), count_steps(one.process)
+        is_single = bool(reported) and len(reported[number].values) == 1
         rows.append(
             {
                 "number": number,
                 "params": options[number],
                 "steps": sum(max(counts.get(o.get("index", 0), 0) for o in phase.optimizers) for phase in one.phases),
-                "first": reported[number] if reported else loss.first if loss is not None else None,
-                "best": reported[number] if reported else best,
-                "last": reported[number] if reported else loss.last if loss is not None else None,
+                "first": own.first if own is not None else None,
+                "best": None if own is None else own.last if is_single else run_best(run, own),
+                "last": own.last if own is not None else None,
                 "duration_s": max(0.0, one.phases[-1].end - one.begin),
             }
         )
-    values = [row["best"] for row in rows if row["best"] is not None and math.isfinite(row["best"])]
+    results = [each.values[-1] for each in reported] or [row["best"] for row in rows]
+    values = [value for value in results if value is not None and math.isfinite(value)]
     facts = {"metric": metric or "loss", "rows": rows}
     if len(values) < len(rows):
         return facts
@@ -143,7 +146,7 @@ def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[Tr
             ("", "", at + 1),  # as the table of trainings counts them
             rows[at]["params"],
             "complete" if has_ended[at] else "",
-            (rows[at]["best"],) if is_reported else (),
+            (rows[at]["last"],) if is_reported else (),
             (),
             one.begin,
             one.phases[-1].end,
@@ -232,11 +235,11 @@ def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
 
 def _find_reported_metric(
     run: Run, logged: Mapping[str, Sequence[float]], count: int
-) -> tuple[str, list[float], float | None]:
-    """Returns name and values of the metric that the program reports once a training, and its printed mean.
+) -> tuple[str, list[Series], float | None]:
+    """Returns the name of the metric that the program reports of each training, its values there, and its printed mean.
 
     That is the primary metric, or where that has several values a training, the best one of held-out data that has one,
-    else the last values of the primary one: its epochs begin anew with each training.
+    else the primary one where its epochs begin anew with each training. The last value of a training is its result.
     `logged` has what was logged once a training: equal steps are one point of a series.
     """
     primary = find_primary_series(run)
@@ -250,17 +253,19 @@ def _find_reported_metric(
     }
     others = [name for name, series in printed.items() if len(series.values) == count]
     for series in (primary, printed.get(choose_metric(others), primary)):
-        if series.name in logged and all(map(math.isfinite, logged[series.name])):
-            return series.name, list(logged[series.name]), None
-        values, mean = list(series.values), None
+        values, mean = list(logged.get(series.name, series.values)), None
         if len(values) == count + 1 and ends_with_mean(series):
             mean = values.pop()
         if len(values) == count and all(map(math.isfinite, values)):
-            return series.name, values, mean
-    ends = [end - 1 for end in (*primary.starts[1:], len(primary.values))]
-    lasts = [primary.values[end] for end in ends]
-    is_each = len(primary.starts) == count and all(map(math.isfinite, lasts))
-    return (primary.name, lasts, None) if is_each else ("", [], None)
+            return series.name, [_part(series, (value,)) for value in values], mean
+    parts = [_part(primary, primary.values[a:b]) for a, b in pairwise((*primary.starts, len(primary.values)))]
+    is_each = len(parts) == count and all(math.isfinite(part.values[-1]) for part in parts)
+    return (primary.name, parts, None) if is_each else ("", [], None)
+
+
+def _part(series: Series, values: Sequence[float]) -> Series:
+    """Returns the part of a series that is of one training."""
+    return Series(series.name, series.source, tuple(range(1, len(values) + 1)), tuple(values))
 
 
 def _plain_options(optimizer: Optimizer) -> dict[str, Any]:
