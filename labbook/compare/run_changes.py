@@ -172,10 +172,10 @@ def _unread_variables(run: Mapping[str, Any], other: Mapping[str, Any]) -> set[s
 
     Those in variables are read at the first step; those of a trainer, such as `Model.fit`, when it is made or called.
     """
-    own = {str(row.get("source")) for row in list_rows(run, "arguments")}
+    own, theirs = ({str(row.get("source")) for row in list_rows(side, "arguments")} for side in (run, other))
     late = set(_VARIABLES) if run.get("status") in _CUT and own.isdisjoint(_VARIABLES) else set()
     if _ended_before_training(run):
-        late |= {str(row.get("source")) for row in list_rows(other, "arguments")} - own - set(_VARIABLES)
+        late |= theirs - own - set(_VARIABLES)
     rows = [row for row in list_rows(other, "arguments") if row.get("source") in late]
     return {name for row in rows for name, _ in flatten(row.get("values") or {})}
 

@@ -70,7 +70,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
                 "duration_s": max(0.0, one.phases[-1].end - one.begin),
             }
         )
-    results = [each.values[-1] for each in reported] or [row["best"] for row in rows]
+    results: list[float | None] = [each.last for each in reported] or [row["best"] for row in rows]
     values = [value for value in results if value is not None and math.isfinite(value)]
     facts = {"metric": metric or "loss", "rows": rows}
     if len(values) < len(rows):
