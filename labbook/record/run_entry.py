@@ -44,7 +44,7 @@ def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redact
     One of which the program prints every tenth value, say, takes the place of the printed one.
     """
     from labbook.capture.tables.written_tables import metrics_from_tables
-    from labbook.report.series_choice import is_part_of, repeats_values
+    from labbook.report.entry.printed_series import is_part_of, repeats_values
 
     ended = run.started if run.ended is None else run.ended
     trainings = len(run.facts("trainings").get("rows") or ())

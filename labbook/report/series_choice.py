@@ -34,8 +34,8 @@ _PRINTED = 5.1e-5
 """Half of the last digit of a loss that is printed with four decimals. Source: chosen by us."""
 _LOGGED = 1e-6
 """Deviation of a loss that is logged with all its digits. Source: chosen by us."""
+_FEWEST_FOLDS = 3
 
-_FEWEST_PRINTED = 3
 _MEAN = 1e-3
 """Relative deviation up to which a last value is the printed mean of those before, where half of its last digit is not
 more. Source: chosen by us."""
@@ -76,7 +76,7 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
 def select_averaged(series: Sequence[Series]) -> list[Series]:
     """Returns the printed series that end with the mean of their other values, where others do not: of folds."""
     printed = [s for s in series if s.source == "text"]
-    ended = [s for s in printed if len(s.values) > _FEWEST_PRINTED and ends_with_mean(s)]
+    ended = [s for s in printed if len(s.values) > _FEWEST_FOLDS and ends_with_mean(s)]
     return [s for s in ended if any(len(other.values) == len(s.values) - 1 for other in printed)]
 
 
@@ -154,7 +154,7 @@ def _prints_measured_loss(run: Run, printed: Series) -> bool:
         return False
     digits = max(len(repr(value).partition(".")[2]) for value in values)
     for place, value in enumerate(values):
-        begin, end = (_point_at(measured, (place + k) / len(values)) for k in (0, 1))
+        begin, end = (point_at_share(measured, (place + k) / len(values)) for k in (0, 1))
         is_step = any(abs(loss - value) < 0.51 * 10.0**-digits for loss in measured.values[begin : end + 1])
         losses = [v for v in measured.values[begin:end] if math.isfinite(v)]
         if not is_step and (not losses or abs(fmean(losses) - value) > _MEAN_OF_STEPS * abs(value)):
@@ -162,7 +162,7 @@ def _prints_measured_loss(run: Run, printed: Series) -> bool:
     return True
 
 
-def _point_at(series: Series, share: float) -> int:
+def point_at_share(series: Series, share: float) -> int:
     """Returns the place of the point after a share of the steps: the first steps have more points than later ones."""
     return bisect_right(series.steps, max(0.0, share) * series.steps[-1])
 
@@ -233,28 +233,6 @@ def _repeats_batches(series: Series, run: Run) -> bool | None:
             is_whole = all(s.count <= len(s.values) for s in losses) and bool(measured)
             return False if is_whole and not series.is_from_text else None
     return True if measured else None
-
-
-def printed_otherwise(run: Run, series: Series) -> Series | None:
-    """Returns what the program prints under the name of a measured series, where it must be another quantity.
-
-    A printed value, of a step or the mean of some, lies among the values measured around that time: those of the same
-    share of the run, and half as many before and after. Source: chosen by us; 5 % beyond them, for most of at least 3.
-    """
-    printed = next((p for p in run.printed if p.name.lower() == series.name.lower() and series.source == "probe"), None)
-    if printed is None or run.captured.get("trainings") or run.captured.get("phases"):
-        return None  # of several trainings or phases it is not known which one prints a value
-    values = [v for v in printed.values if math.isfinite(v)]
-    lows, highs = series.low or series.values, series.high or series.values
-    if len(values) < _FEWEST_PRINTED or len(lows) < len(values):
-        return None
-    outside = 0
-    for place, value in enumerate(values):
-        begin, end = (_point_at(series, (place + k) / len(values)) for k in (-0.5, 1.5))
-        near = [v for v in (*lows[begin : end + 1], *highs[begin : end + 1]) if math.isfinite(v)]
-        margin = 0.05 * max(map(abs, near), default=math.inf)
-        outside += bool(near) and not min(near) - margin <= value <= max(near) + margin
-    return printed if outside * 2 > len(values) else None
 
 
 def best_value(
@@ -354,42 +332,6 @@ def _best_label(name: str, best: str) -> str:
     script, slash, rest = name.rpartition("/")
     head, dot, tail = rest.partition(".")
     return f"{script}{slash}{head}.opt0{dot}{tail}"
-
-
-def without_repeats(run: Run, series: Sequence[Series]) -> list[Series]:
-    """Returns the series without printed ones that repeat a logged one: `val_acc` printed, `val/accuracy` logged.
-
-    Of optimizers that share one loss, as those of Pyro do for each parameter, the loss and the learning rate are
-    listed once.
-    """
-    if not (run.captured.get("trainings") or run.captured.get("phases")):
-        shared = {(base_name(s.name), s.steps, s.values): s for s in reversed(series) if s.source == "probe"}
-        series = [s for s in series if shared.get((base_name(s.name), s.steps, s.values), s) is s]
-    logged = [s for s in series if s.source not in ("text", "probe") and metric_kind(s.name).quantity]
-    return [s for s in series if s.source != "text" or not any(repeats_values(s, other) for other in logged)]
-
-
-def repeats_values(printed: Series, logged: Series) -> bool:
-    """Whether printed values are the logged ones of the same quantity and data, rounded to at least two digits.
-
-    The last one may be printed once more, as by an evaluation of the end that is logged at the same step.
-    """
-    one, other = metric_kind(printed.name), metric_kind(logged.name)
-    longer = len(printed.values) - len(logged.values)
-    if (one.quantity, one.split) != (other.quantity, other.split) or longer not in (0, 1):
-        return False
-    wanted = (*logged.values, *logged.values[-1:])
-    return all(_is_rounded(a, b) for a, b in zip(printed.values, wanted, strict=False))
-
-
-def is_part_of(printed: Series, whole: Series) -> bool:
-    """Whether printed values are some of those of a longer series, in their order, rounded to at least two digits."""
-    rest = iter(whole.values)
-    return len(printed.values) < len(whole.values) and all(any(_is_rounded(a, b) for b in rest) for a in printed.values)
-
-
-def _is_rounded(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=0.005, abs_tol=5e-4) or (math.isnan(one) and math.isnan(other))
 
 
 def base_name(name: str) -> str:

@@ -13,6 +13,7 @@ from order_of_tests import in_one_test
 from labbook.model.run import Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
+from labbook.report.entry.printed_series import printed_otherwise, without_repeats
 from labbook.report.series_choice import (
     best_value,
     counts_points,
@@ -20,11 +21,9 @@ from labbook.report.series_choice import (
     is_of_batches,
     primary_direction,
     primary_series,
-    printed_otherwise,
     run_best,
     split_direction,
     window_of,
-    without_repeats,
 )
 
 RUN = Run("i", "finished", ("python",), "/w", 0.0)

@@ -133,14 +133,14 @@ def _read_table(use: FilePathUse, trainings: int) -> list[Series]:
         rows.add(row)
     runs = [[_without_gaps(each) for each in points.series()] for points in rows.runs.values()]
     is_step_table = all(a < b for series in runs for each in series for a, b in pairwise(each.steps))
-    series = _join(runs) if len(runs) == trainings > 1 else runs[0] if len(runs) == 1 else []
+    series = _join_runs(runs) if len(runs) == trainings > 1 else runs[0] if len(runs) == 1 else []
     known = [each for each in series if metric_kind(each.name).quantity]
     if not is_step_table or not known:
         return []
     return [_with_split(each, table) for each in (*known, *(each for each in series if each not in known))]
 
 
-def _join(runs: Sequence[Sequence[Series]]) -> list[Series]:
+def _join_runs(runs: Sequence[Sequence[Series]]) -> list[Series]:
     """Returns the series that all trainings of a table have, those of one behind those of the other."""
     by_name = [{each.name: each for each in series} for series in runs]
     joined = []

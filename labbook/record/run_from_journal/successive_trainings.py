@@ -257,13 +257,13 @@ def _find_reported_metric(
         if len(values) == count + 1 and ends_with_mean(series):
             mean = values.pop()
         if len(values) == count and all(map(math.isfinite, values)):
-            return series.name, [_part(series, (value,)) for value in values], mean
-    parts = [_part(primary, primary.values[a:b]) for a, b in pairwise((*primary.starts, len(primary.values)))]
+            return series.name, [_take_part(series, (value,)) for value in values], mean
+    parts = [_take_part(primary, primary.values[a:b]) for a, b in pairwise((*primary.starts, len(primary.values)))]
     is_each = len(parts) == count and all(math.isfinite(part.values[-1]) for part in parts)
     return (primary.name, parts, None) if is_each else ("", [], None)
 
 
-def _part(series: Series, values: Sequence[float]) -> Series:
+def _take_part(series: Series, values: Sequence[float]) -> Series:
     """Returns the part of a series that is of one training."""
     return Series(series.name, series.source, tuple(range(1, len(values) + 1)), tuple(values))
 

@@ -13,6 +13,7 @@ from typing import Any
 from labbook.model.run import Run
 from labbook.model.run_fields import flatten
 from labbook.model.run_files import is_checkpoint, short_fingerprint
+from labbook.report.entry.printed_series import without_repeats
 from labbook.report.numbers import listed_value
 from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
@@ -22,7 +23,6 @@ from labbook.report.series_choice import (
     primary_direction,
     run_best,
     run_series,
-    without_repeats,
 )
 
 ENTRY_SCHEMA = 1

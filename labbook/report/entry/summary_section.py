@@ -21,6 +21,7 @@ from labbook.report.ending_exception import (
 from labbook.report.entry.diagnosis_section import explained_ids
 from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.model_section import count_summed_losses, join_names, loss_names_of_optimizers
+from labbook.report.entry.printed_series import printed_otherwise, without_repeats
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import is_worth_drawing
@@ -30,10 +31,8 @@ from labbook.report.series_choice import (
     first_nonfinite_step,
     is_of_batches,
     one_a_name,
-    printed_otherwise,
     run_best,
     window_of,
-    without_repeats,
 )
 from labbook.store.paths import NotebookPaths
 from labbook.store.text.sentences import Sentences, translate_change, translate_check
