@@ -18,6 +18,10 @@ _CONTAINERS = ("Sequential", "ModuleDict", "ModuleList", "LayerList", "LayerDict
 _LATE = 2
 """Rows of steps that an optimizer has if it takes no turns: its own, and the queued ones that are written later."""
 
+_TRIED = 2
+_LONGER = 20
+"""Steps of a phase that only tries something out, and of the longest training beside it. Source: chosen by us."""
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -158,11 +162,16 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
 
     All train models of the same classes, and of the same sizes where a model is called while another one is trained: a
     teacher and its student are no repeated training. Models of other classes are compared where one function trains all
-    of them. A model that goes on where the one before ended, from its checkpoint, belongs to the same training.
+    of them. A model that goes on where the one before ended, from its checkpoint, belongs to the same training. A phase
+    of one or two steps beside a longer one is none: a test of the installation.
     """
     found: list[list[Phase]] = []
-    loads = times_of_model_loads(process)
+    loads, counts = times_of_model_loads(process), count_steps(process)
     for phase in phases_in_turn(process):
+        if _TRIED >= max(counts.get(o.get("index", 0), 0) for o in phase.optimizers) and _LONGER <= max(
+            counts.values()
+        ):
+            continue
         goes_on = bool(found) and any(phase.models & one.models for one in found[-1])
         if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase, loads)):
             found[-1].append(phase)

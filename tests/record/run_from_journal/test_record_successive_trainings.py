@@ -81,6 +81,7 @@ def run_of(*last):
         ("O0:0:Teacher s0 O1:1:Student s1", 0),
         ("O0 s0=2 s0=1 L O1 s1=1.1 s1=0.9", 0),  # the second model goes on where the first one ended
         ("O0 s0=2 s0=1 L O1 s1=2.1 s1=0.9", 2),  # each begins from the same state
+        ("O0 s0 O1" + 40 * " s1", 0),  # a test of the installation
         ("", 0),
     ],
 )
