@@ -168,9 +168,8 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     found: list[list[Phase]] = []
     loads, counts = times_of_model_loads(process), count_steps(process)
     for phase in phases_in_turn(process):
-        if _TRIED >= max(counts.get(o.get("index", 0), 0) for o in phase.optimizers) and _LONGER <= max(
-            counts.values()
-        ):
+        steps = max(counts.get(optimizer.get("index", 0), 0) for optimizer in phase.optimizers)
+        if steps <= _TRIED and max(counts.values()) >= _LONGER:
             continue
         goes_on = bool(found) and any(phase.models & one.models for one in found[-1])
         if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase, loads)):
