@@ -348,5 +348,6 @@ def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> b
         one.args[0] for one in code.calls_in(source, "add") if one.args and dotted_target(receiver(one) or one) == name
     ]
     last = layers[-1] if layers else None
-    is_one = is_call(last, "Dense") and number(argument(last, 0, "units")) == 1
-    return is_one and ast.unparse(argument(last, 1, "activation") or ast.Constant("linear")) == "'linear'"
+    if not is_call(last, "Dense") or number(argument(last, 0, "units")) != 1:
+        return False
+    return ast.unparse(argument(last, 1, "activation") or ast.Constant("linear")) == "'linear'"

@@ -23,19 +23,18 @@ def resumed_without_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     made = [call for call in source.of_type(ast.Call) if is_optimizer(source.dotted(call.func))]
     if not made or not any(_has_state(call) for call in made) or _loads_optimizer(code):
         return
-    for loaded in of_type(source.nodes, ast.Assign):
-        if source.dotted(getattr(loaded.value, "func", None)) not in ("torch.load", "paddle.load"):
-            continue
-        state, function = dotted_target(loaded.targets[0]), source.function(loaded)
-        body = list(walk(function.body if function is not None else source.tree.body))
-        weights = [call for call in calls_of(body, *_LOADS) if call.args and _reads(call.args[0], state)]
+    for weights in calls_of(source.nodes, *_LOADS):
+        function = source.function(weights)
+        body = list(of_type(walk(function.body if function is not None else source.tree.body), ast.Assign))
+        states = {dotted_target(node.targets[0]) for node in body if _is_loaded(source, node.value, set())} - {""}
         counters = [
             dotted_target(node.targets[0])
-            for node in of_type(body, ast.Assign)
-            if _reads(node.value, state) and any(_key(part) in _COUNTERS for part in ast.walk(node.value))
+            for node in body
+            if _is_loaded(source, node.value, states) and any(_key(one) in _COUNTERS for one in ast.walk(node.value))
         ]
-        if state and weights and any(_begins_range(source, name) for name in counters):
-            yield Hit(weights[0], {"checkpoint": state, "optimizer": last_name(made[0].func)})
+        is_resumed = any(_begins_range(source, name) for name in counters)
+        if weights.args and _is_loaded(source, weights.args[0], states) and is_resumed:
+            yield Hit(weights, {"code": ast.unparse(weights), "optimizer": last_name(made[0].func)})
             return
 
 
@@ -52,6 +51,15 @@ def _loads_optimizer(code: Code) -> bool:
                 return True
     loaders = [call for name, calls in code.calls.items() if "load" in name or "resume" in name for _, call in calls]
     return any("opt" in ast.unparse(argument).lower() for call in loaders for argument in (*call.args, *call.keywords))
+
+
+def _is_loaded(source: Source, node: ast.expr, states: set[str]) -> bool:
+    """Whether an expression reads a file of the framework, or what was loaded of one under a name."""
+    parts = list(ast.walk(node))
+    calls = (source.dotted(one.func) for one in of_type(parts, ast.Call))
+    return any(called in ("torch.load", "paddle.load") for called in calls) or any(
+        dotted_target(part) in states for part in parts
+    )
 
 
 def _reads(node: ast.expr, name: str) -> bool:

@@ -6,8 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, receiver
-from labbook.review.code_index import Code, Kind
+from labbook.review.code_index import Code
 from labbook.review.names import SCOPES, assigns, dotted_target, last_name, last_names, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -62,33 +61,6 @@ def loaded_into_nothing(code: Code, source: Source) -> Iterator[Hit]:
             is_statement = isinstance(source.parents.get(load), ast.Expr)
             if is_statement and isinstance(made, ast.Call) and code.class_named(source, made.func) is not None:
                 yield Hit(load, {"code": ast.unparse(load)})
-
-
-@warning(
-    "optimizer_state_lost", "PyTorch tutorials: saving and loading a general checkpoint for resuming", row="loop-bug"
-)
-def optimizer_not_restored(code: Code, source: Source) -> Iterator[Hit]:
-    """A training goes on at a saved epoch with saved weights, but not with the saved state of its optimizer."""
-    is_saved = any(_is_optimizer(code.kind(where, receiver(call))) for where, call in code.calls.get("state_dict", ()))
-    loads = [pair for name in _LOADING for pair in code.calls.get(name, ())]
-    if not is_saved or any("opt" in last_name(receiver(call) or call).lower() for _, call in loads):
-        return
-    for where, load in loads:
-        statement = source.statement(load) if where is source else None
-        block, _ = source.blocks.get(statement, ([], 0)) if statement is not None else ([], 0)
-        given = {dotted_target(one.targets[0]): ast.unparse(one) for one in of_type(walk(block), ast.Assign)}
-        for call in code.calls_in(source, "range"):
-            begin = dotted_target(call.args[0]) if len(call.args) > 1 else ""
-            if begin and _COUNT.search(given.get(begin, "")):
-                yield Hit(load, {"code": ast.unparse(load), "begin": begin})
-                break
-
-
-def _is_optimizer(kind: Kind | None) -> bool:
-    """Whether this is an optimizer of the frameworks with averages or a momentum."""
-    if kind is None or not kind.name.startswith(("torch.optim.", "paddle.optimizer.")) or ".lr" in kind.name:
-        return False
-    return not kind.name.endswith(".SGD") or argument(kind.call, 2, "momentum") is not None
 
 
 @warning(
