@@ -121,3 +121,19 @@ def test_f1_of_0_is_trivial_where_the_loss_beats_the_entropy_of_the_labels(ask, 
     binary = {"fn": "bce_with_logits", "training": True, "calls": 200, "step": 1, "observed": 20}
     fields = {"losses": ({**binary, "target": {"min": 0.0, "max": 1.0, "zero": zeros}},)}
     assert judge(ask, make_series, "below_trivial_baseline", {"val_f1": [0.0] * 6}, loss, **fields) == verdict
+
+
+@pytest.mark.parametrize(("columns", "accuracies", "named"), [(1, [0.5] * 6, True), (2, [0.5] * 6, False)])
+def test_the_argmax_of_one_column(ask, make_series, columns, accuracies, named):
+    """An accuracy that is exactly the same each time, of a model that learns and has one output."""
+    model = {"model": 0, "modules": [{"i": 0, "name": "", "type": "Net", "output": [{"shape": [32, columns]}]}]}
+    call = {"fn": "binary_cross_entropy", "training": True, "calls": 200, "classes": 2, "step": 1, "observed": 20}
+    signals = {
+        "models": ({**model, "parameters": []},),
+        "losses": (call,),
+        "prints": ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 300, "1": 300}},),
+        "evaluations": tuple({"accuracy": a, "samples": 300, "batches": 3, "end_step": 30} for a in accuracies),
+        "loop": {"steps": 200},
+    }
+    found = ask("below_trivial_baseline", make_series("loss", FALLING), signals=signals)
+    assert found.verdict == "warn" and ("with a threshold" in (found.advice or "")) is named

@@ -160,3 +160,14 @@ def test_class_numbers_as_values(rows_of, make_run, make_series, target, name, v
 def test_a_loss_without_a_lowest_value_gets_advice_about_its_formula(ask, make_series):
     found = ask("loss_diverging", make_series("loss", [0.4 - 0.1 * i**2 for i in range(200)]))
     assert found.verdict == "fail" and "sign of each term" in found.advice
+
+
+@pytest.mark.parametrize(("decoded", "verdict"), [((), "warn"), ((1,), "note")])
+def test_a_decoder_that_gives_the_input_back(ask, make_series, decoded, verdict):
+    """It is given the target one step later, and the loss falls as low as where tokens are their own target."""
+    leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": 0}
+    leaves = [leaf, *({**leaf, "path": "1", "ahead": ahead} for ahead in decoded)]
+    losses = ({"fn": "cross_entropy", "training": True, "calls": 100, "classes": 21, "step": 1, "observed": 20},)
+    batches = tuple({"step": step, "phase": "train", "leaves": leaves} for step in range(4))
+    loss = make_series("loss", [3.0 - 2.99 * min(1.0, step / 60) for step in range(100)])
+    assert ask("target_in_inputs", loss, signals={"batches": batches, "losses": losses}).verdict == verdict

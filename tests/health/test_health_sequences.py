@@ -91,12 +91,10 @@ def test_attention_whose_weights_are_all_equal(ask, even, verdict):
     assert (found and found.verdict) == verdict
 
 
-@pytest.mark.parametrize(("last", "decoded", "verdict"), [(0.01, (), "warn"), (1.9, (), "note"), (0.01, (1,), "note")])
-def test_tokens_that_are_their_own_target(ask, make_series, last, decoded, verdict):
-    """The loss of a decoder that is given the target one step later falls as low where it gives the input back."""
+@pytest.mark.parametrize(("last", "verdict"), [(0.01, "warn"), (1.9, "note")])
+def test_tokens_that_are_their_own_target(ask, make_series, last, verdict):
     leaf = {"path": "0", "role": "input", "shape": [16, 24], "integer": True, "max": 20, "ahead": 0}
-    leaves = [leaf, *({**leaf, "path": "1", "ahead": ahead} for ahead in decoded)]
-    seen = tuple({"step": step, "phase": "train", "leaves": leaves} for step in (1, 2, 3, 4))
+    seen = tuple({"step": step, "phase": "train", "leaves": [leaf]} for step in (1, 2, 3, 4))
     losses = (classifier(classes=21, value_first=3.0),)
     values = [3.0 - (3.0 - last) * min(1.0, step / 60) for step in range(100)]
     found = ask("target_in_inputs", make_series("loss", values), signals={"batches": seen, "losses": losses})

@@ -17,7 +17,7 @@ from labbook.health.evidence.held_out_metrics import (
     validation_accuracies,
     validation_losses,
 )
-from labbook.health.evidence.layer_history import Module, modules_of
+from labbook.health.evidence.layer_history import Module, modules_of, roots_of
 from labbook.health.evidence.measurements import missing_reason, process_series, too_few_data, unobserved
 from labbook.health.evidence.training_kind import (
     CLASSIFIERS,
@@ -189,6 +189,9 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
     if judged is not None:
         best, share, chance = judged
         observed = message("health.below_trivial_baseline.accuracy", accuracy=best, majority=share)
+        if chance > _CHANCE and _is_one_answer_of_one_column(run, signals):
+            observed = message("health.below_trivial_baseline.one_column", accuracy=best, majority=share)
+            return Outcome("warn", observed, advice=message("health.below_trivial_baseline.one_column_advice"))
         return Outcome("warn" if chance > _CHANCE else "ok", observed)
     trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and _is_single_classifier(signals)
     if isinstance(loss, Message) or not trained or not _guesses(run, signals, loss):
@@ -198,6 +201,14 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
         return None
     observed = message("health.below_trivial_baseline.guessing", accuracy=max(accuracies[-3:]), classes=loss.classes)
     return Outcome("warn", observed)
+
+
+def _is_one_answer_of_one_column(run: Run, signals: Signals) -> bool:
+    """Whether a model with one output column has exactly the same accuracy each time, although its loss has halved."""
+    accuracies = validation_accuracies(run, signals)
+    outputs = [leaf.get("shape", ()) for root in roots_of(signals) for leaf in root.facts.get("output", [])]
+    has_one = bool(outputs) and all(len(form) == 2 and form[1] == 1 for form in outputs)
+    return has_one and len(accuracies) >= _FEWEST and len(set(accuracies)) == 1 and has_fallen(run, signals, 0.5)
 
 
 def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:

@@ -25,7 +25,7 @@ _ALIKE = 0.85
 _ZOO = ("resnet", "vgg", "densenet", "mobilenet", "efficientnet", "inception", "googlenet", "alexnet", "shufflenet")
 
 
-def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
+def mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
     """Return a layer of a model that depends on the mode ("Dropout"), or ""."""
     if kind is None or depth > 4:
         return ""
@@ -40,7 +40,7 @@ def _mode_layer(code: Code, kind: Kind | None, depth: int = 0) -> str:
     for node in of_type(ast.walk(cls), ast.Call):
         inner = code.class_named(source, node.func)
         if inner is not None and inner[1] is not cls:
-            found = _mode_layer(code, Kind(inner[1].name, source, node, inner), depth + 1)
+            found = mode_layer(code, Kind(inner[1].name, source, node, inner), depth + 1)
             if found:
                 return found
     return ""
@@ -79,7 +79,7 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
         return
     for call in (*_calls_under_no_grad(source), *evaluations(code, source), *_measured_beside_steps(source)):
         kind = code.kind(source, call.func)
-        layer = _mode_layer(code, kind)
+        layer = mode_layer(code, kind)
         if layer:
             yield Hit(call, {"model": dotted_target(call.func), "layer": layer})
             return
@@ -146,7 +146,7 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
                 kind = None
             if kind is None and (where is not source or not _is_optimized_by_name(source, loop, func.value)):
                 continue
-            layer = "a model" if kind is None else _mode_layer(code, kind)
+            layer = "a model" if kind is None else mode_layer(code, kind)
             if kind is not None and (not layer or _is_created_in(source, loop, kind) or not _is_trained(code, kind)):
                 continue
             at = call if where is source and _is_inside(source, call, loop) else _path_to(code, source, loop, call)

@@ -1,4 +1,4 @@
-"""Rules about checkpoints: what a training that is resumed loads."""
+"""Rules about checkpoints: what a resumed training loads, and the mode of a model that is loaded to predict."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.gradient_flow import is_optimizer
+from labbook.review.gradient_flow import is_optimizer, is_under_no_grad
 from labbook.review.names import dotted_target, last_name, of_type, walk
+from labbook.review.rules.loop.modes_and_devices import mode_layer
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -36,6 +37,29 @@ def resumed_without_optimizer(code: Code, source: Source) -> Iterator[Hit]:
         if weights.args and _is_loaded(source, weights.args[0], states) and is_resumed:
             yield Hit(weights, {"code": ast.unparse(weights), "optimizer": last_name(made[0].func)})
             return
+
+
+@warning("eval_in_train_mode", "torch.nn.Module.eval: a new module is in training mode", row="loop-bug")
+def loaded_without_eval(code: Code, source: Source) -> Iterator[Hit]:
+    """A model with dropout or batch norm is made and loaded, and predicts under `no_grad` without `eval()`."""
+    for made in of_type(source.nodes, ast.Assign):
+        name, function = dotted_target(made.targets[0]), source.function(made)
+        layer = mode_layer(code, code.kind(source, made.value)) if isinstance(made.value, ast.Call) and name else ""
+        if not layer:
+            continue
+        body = walk(function.body if function is not None else source.tree.body)
+        reads = (
+            node for node in body if dotted_target(node) == name and isinstance(getattr(node, "ctx", None), ast.Load)
+        )
+        uses = [(node, source.parents.get(node)) for node in reads]
+        methods = {outer.attr for _, outer in uses if isinstance(outer, ast.Attribute)}
+        called = [outer for node, outer in uses if isinstance(outer, ast.Call) and outer.func is node]
+        # Another use may set the mode: the model is given to a function, returned or stored.
+        is_all = len(uses) == len(called) + sum(isinstance(outer, ast.Attribute) for _, outer in uses)
+        if is_all and methods <= {*_LOADS, "to", "cuda"} and not methods.isdisjoint(_LOADS):
+            yield from (
+                Hit(call, {"model": name, "layer": layer}) for call in called[:1] if is_under_no_grad(source, call)
+            )
 
 
 def _has_state(call: ast.Call) -> bool:
