@@ -1,5 +1,7 @@
 """The training loop: order of calls, modes, and what losses are fed."""
 
+import math
+
 import pytest
 from loss_signals import loss
 from order_of_tests import in_one_test
@@ -286,3 +288,10 @@ def test_validation_that_looks_like_training(ask, changed, verdict):
     }
     found = ask("eval_in_train_mode", signals=signals)
     assert found.verdict == verdict and (verdict != "warn" or found.where == {"file": "t.py", "line": 42})
+
+
+@pytest.mark.parametrize(("steps", "turns", "verdict"), [(200, 1.0, "warn"), (100, 1.0, "ok"), (200, 0.5, "ok")])
+def test_a_schedule_that_is_stepped_once_for_each_process(ask, make_series, steps, turns, verdict):
+    rate = make_series("lr", [0.5 + 0.5 * math.cos(2 * math.pi * turns * i / 100) for i in range(100)])
+    facts = {"type": "LambdaLR", "options": {}, "steps": steps, "optimizer_steps": 100}
+    assert ask("lr_schedule_wrong", rate, signals=loop(scheduler={"0": facts})).verdict == verdict

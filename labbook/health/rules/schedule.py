@@ -15,6 +15,9 @@ from labbook.model.signals import Signals
 _TINY = 1e-5
 """A rate at which hardly anything is learnt from the start. Source: chosen by us; fine-tuning begins at about 1e-5."""
 _SHARE = 0.05
+_TWICE = 1.8
+"""Steps of a scheduler for one of its optimizer. Accelerate makes one for each process."""
+
 _IDLE_STEPS = 10
 """A warm-up may begin with a single step of rate 0. Source: chosen by us."""
 _LARGEST_BASE = 0.1
@@ -46,7 +49,8 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     """Whether a scheduler was never stepped, stepped first, ran beyond its end, was 0 at an end or only warmed up.
 
     Source: logical invariants (tier 1); torch warns about the order, paddle does not. A cosine that rises again once
-    may be meant (a note); beyond 2.5 times its length it counts steps instead of epochs.
+    may be meant (a note); beyond 2.5 times its length it counts steps instead of epochs. Any schedule that is stepped
+    twice as often as its optimizer, and comes back from 0, is too short.
     """
     schedulers = signals.loop.get("scheduler", {})
     for opt, facts in schedulers.items():
@@ -65,6 +69,9 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
                 "health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps, updates=updates
             )
             return Outcome("fail" if steps > 2.5 * length and steps >= 0.9 * updates else "note", observed)
+        if steps >= _TWICE * updates > 0 and _comes_back(run, signals):
+            observed = message("health.lr_schedule_wrong.twice", scheduler=kind, steps=steps, updates=updates)
+            return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.count_processes"))
     if not schedulers and signals.loop.get("steps", 0) >= 20 and run.status == "finished":
         rates = {rate for series in process_series(run, signals, "lr") for rate in finite_points(series)[1]}
         for idle in signals.loop.get("idle_schedulers", []):
@@ -82,6 +89,19 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     if low is not None:
         return low
     return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
+
+
+def _comes_back(run: Run, signals: Signals) -> bool:
+    """Whether the rate falls smoothly to nearly 0 in the middle of the run, and rises smoothly to half of its peak."""
+    for series in process_series(run, signals, "lr"):
+        rates = finite_points(series)[1]
+        lowest = min(range(len(rates)), key=lambda at: rates[at], default=0)
+        peak, after = max(rates[: lowest + 1], default=0.0), rates[lowest:]
+        rising = after[: after.index(max(after, default=0.0)) + 1] if after else []
+        is_middle = len(rates) >= 20 and 0.2 * len(rates) < lowest < 0.8 * len(rates)
+        if is_middle and rates[lowest] < _SHARE * peak < 0.1 * rising[-1] and rising == sorted(rising):
+            return True
+    return False
 
 
 def _is_overdue(run: Run, signals: Signals, opt: str) -> bool:

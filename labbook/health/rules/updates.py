@@ -32,7 +32,7 @@ _FEWEST_LATE = 3
 _SMALL = 64
 _WIPED = 3.0
 _FIRST = 5
-_SHATTERED = 0.5
+_SHATTERED = 0.3
 _MOVED = 0.01
 _MOVED_CLIPPED = 0.1
 _UNMOVED = 1e-3
@@ -280,7 +280,7 @@ def hardly_moved(signals: Signals, clipped: bool) -> Outcome | None:
 
 
 def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
-    """Returns `update_too_large` for a loss that is flat: a first step that moved most matrices by half their norm.
+    """Returns `update_too_large` for a flat loss: a first step that moved most matrices by a third of their norm.
 
     The first step itself may be missing, as of Keras: then the loss leaps, and stays there.
 

@@ -75,7 +75,7 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     if len(since) < 5 or not falling or trend.rising > 0.01 or best <= 0:
         return Outcome("ok", observed)
     chance = math.log(training.classes) if training.classes > 1 else math.inf
-    memorised = median(training.values[-20:]) < 0.05 * best and best > 0.25 * chance and trend.rising < 1e-4
+    memorised = median(training.values[-20:]) < 0.05 * best and best > 0.25 * chance and trend.rising < 1e-3
     if end > 1.3 * best or (memorised and end > 1.05 * best):
         return Outcome("warn" if len(since) >= 0.5 * len(losses) else "note", observed, p=trend.rising)
     return Outcome("ok", observed)
