@@ -18,7 +18,7 @@ from labbook.diagnosis.text.log_reader import read_text
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.events.training_kinds import Evaluation
 from labbook.model.message import Message
-from labbook.model.run import CaughtException, CheckResult, Console, Frame, Framework, Process, Run
+from labbook.model.run import CaughtException, CheckResult, Frame, Framework, Process, Run
 from labbook.model.signals import Signals
 
 RUN = Run("i", "finished", ("python", "a.py"), "/w", 0.0, ended=12.0, script="a.py")
@@ -189,64 +189,12 @@ def test_a_kill_without_a_sign_of_full_memory_is_somebodys(free: bool, cause: st
     assert cause in diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0].causes[0]
 
 
-@pytest.mark.parametrize("launcher", ["ChildFailedError", "CalledProcessError", "ProcessExitedException"])
-def test_what_a_child_printed_is_the_cause_of_what_its_launcher_raised(launcher: str) -> None:
-    printed = (
-        "[rank1]: Traceback (most recent call last):\n"
-        '[rank1]:   File "/w/a.py", line 9, in main\n'
-        "[rank1]:     loss.backward()\n"
-        "[rank1]: RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n"
-    )
-    frame = Frame("/env/lib/python3.11/site-packages/torch/distributed/run.py", 5, "run", "raise", user=False)
-    raised = CaughtException("main", launcher, "", "a.py FAILED, exit status 1", (frame,), ended_process=True, t=9.0)
-    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(raised,), console=Console(printed))
-    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
-    assert (found.symptom, found.where["line"], found.where["rank"]) == ("ddp_unused_parameters", 9, 1)
-
-
-def test_what_a_worker_printed_is_the_cause_of_its_unexpected_exit() -> None:
-    printed = (
-        'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n'
-        '  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 140, in _check_not_importing_main\n'
-        "    raise RuntimeError(text)\nRuntimeError: \n        An attempt has been made to start a new process before\n"
-        "        the current process has finished its bootstrapping phase.\n"
-    )
-    gone = "DataLoader worker (pid(s) 61) exited unexpectedly"
-    raised = CaughtException("main", "RuntimeError", "builtins", gone, ended_process=True, t=9.0)
-    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(raised,), console=Console(printed))
-    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings
-    assert [one.symptom for one in found[:2]] == ["main_guard_missing", "dataloader_worker_killed"]
-
-
 def test_a_missing_key_of_a_configuration_has_the_cause_of_a_missing_key() -> None:
     frame = Frame("/w/fit.py", 4, "<module>", "rate = config['optim']['rate']", user=True)
     raised = CaughtException("main", "KeyError", "builtins", "'optim'", (frame,), ended_process=True)
     run = dataclasses.replace(RUN, status="failed", exceptions=(raised,))
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.family == "config_error" and "configuration" in found.causes[0] and found.fixes
-
-
-def test_the_error_of_a_cell_is_the_cause_of_what_the_notebook_runner_raised() -> None:
-    frame = Frame("<cell 3>", 2, "<module>", "w @ x", user=True)
-    cell = CaughtException(
-        "main", "RuntimeError", "", "mat1 and mat2 shapes cannot be multiplied (4x8 and 10x2)", (frame,)
-    )
-    runner = CaughtException("main", "CellExecutionError", "nbclient", "An error occurred", ended_process=True, t=2.0)
-    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(cell, runner))
-    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
-    assert (found.symptom, found.where["file"]) == ("shape_mismatch_matmul", "<cell 3>")
-
-
-def test_the_traceback_of_a_cell_that_the_runner_repeats_is_no_second_failure() -> None:
-    cell = CaughtException("main", "NameError", "builtins", "name 'scaler' is not defined", t=1.0)
-    library = (Frame("/v/site-packages/nbclient/client.py", 9, "execute", "raise CellExecutionError"),)
-    said = (
-        "An error occurred while executing the following cell:\nx = scaler\n\nNameError: name 'scaler' is not defined\n"
-    )
-    runner = CaughtException("main", "CellExecutionError", "nbclient", said, library, ended_process=True, t=2.0)
-    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(cell, runner))
-    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings
-    assert [one.symptom for one in found] == ["name_undefined"]
 
 
 @in_one_test(
@@ -359,14 +307,6 @@ def test_a_programming_error_inside_a_compiler_is_no_error_of_the_program(raised
     assert found.symptom == symptom
 
 
-@pytest.mark.parametrize("consequence", ["KeyboardInterrupt", "RuntimeError: DataLoader worker exited unexpectedly"])
-def test_threads_that_cannot_start_are_the_cause_of_what_follows(consequence: str) -> None:
-    refused = "OpenBLAS blas_thread_init: pthread_create failed for thread 7 of 48: Resource temporarily unavailable\n"
-    text = f'{refused}Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n{consequence}\n'
-    found = diagnose(read_text(refused * 3 + text), Matcher(load_catalogue())).findings
-    assert found[0].symptom == "thread_limit_reached" and found[1].follows_from == "thread_limit_reached"
-
-
 @in_one_test(
     ("symptom", "signals", "advised"),
     [
@@ -395,17 +335,3 @@ def test_the_message_of_a_finding_is_the_line_that_fits_not_the_first_of_its_blo
     found = diagnose(read_text(text), Matcher(load_catalogue())).findings[0]
     assert (found.symptom, found.tier) == ("pip_no_distribution", 1)
     assert found.message == "ERROR: No matching distribution found for torch==1.4"
-
-
-@pytest.mark.parametrize(("kind", "symptom"), [("broke", "collective_mismatch"), ("failed", "peer_process_died")])
-def test_what_a_library_printed_when_it_aborted_a_rank_counts_where_no_rank_failed_first(
-    kind: str, symptom: str
-) -> None:
-    lost = CaughtException("main", "RuntimeError", "builtins", "Connection closed by peer", rank=0, ended_process=True)
-    printed = "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at "
-    printed += "gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 176 vs 154. Is there a mismatch?\n"
-    ranks = {"odd": {"kind": kind, "ranks": []}}
-    console = Console(printed)
-    run = dataclasses.replace(RUN, status="failed", exceptions=(lost,), console=console, captured={"ranks": ranks})
-    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
-    assert found.symptom == symptom
