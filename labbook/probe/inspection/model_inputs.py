@@ -170,7 +170,9 @@ class ModelInputs:
         found = []
         for (_, leaf), fields in zip(given, leaves):
             shape = tuple(leaf.shape)
-            is_series = not fields["integer"] and len(shape) == 3 and shape[2] <= _MOST_FEATURES
+            # Sequences of different lengths in one nested tensor have no number of steps.
+            is_known = all(type(size) is int for size in shape)
+            is_series = is_known and not fields["integer"] and len(shape) == 3 and shape[2] <= _MOST_FEATURES
             if (is_series or (fields["integer"] and len(shape) == 2)) and 0 < math.prod(shape) <= TOKENS:
                 tokens = self.stats.numbers(leaf, TOKENS) if len(found) < _MOST_SEQUENCES else None
                 if tokens is not None:
