@@ -40,7 +40,8 @@ _ANY_SPLIT = "|".join(sorted(SPLITS, key=len, reverse=True))
 _SPLIT_PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})"
     rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)"
-    rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))",
+    rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))"
+    r"(?![ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)",
     re.IGNORECASE,
 )
 _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
@@ -98,7 +99,8 @@ def read_line(line: str) -> tuple[list[tuple[str, float]], set[str]]:
     if [*values] == ["lr"]:
         values.clear()
     splits = _values_of_splits(line, with_blanks=pairs.is_placed)
-    return [*values.items(), *(splits.items() if len(splits) > 1 else ())], pairs.running
+    is_beside = pairs.is_placed and "loss" in values and "train" not in splits  # "Loss: 0.42 Test: 0.47"
+    return [*values.items(), *(splits.items() if len(splits) > 1 or is_beside else ())], pairs.running
 
 
 class _NamedValues:

@@ -56,6 +56,8 @@ FOUR = {"train_loss": 0.5, "acc": 0.9, "val_loss": 0.6, "val/acc": 0.8}
         ("epoch 3: train loss 0.5 acc 0.9 | val loss 0.6 acc 0.8", FOUR),
         ("INFO train: test: loss=0.09 acc=0.98", {"test/loss": 0.09, "test/acc": 0.98}),
         ("Step [10/45], Reconst Loss: 93.2, KL Div: 13.7", {"Reconst_loss": 93.2}),
+        ("Train Epoch: 2 [320/1437 (22%)]\tLoss: 0.13 Test: 0.32", {"loss": 0.13, "test": 0.32}),
+        ("Epoch 2 Loss: 0.13 Training: 0.75 min Validation: 0.12 s", {"loss": 0.13}),
         ("测试集准确率: 0.93", {"test_accuracy": 0.93}),
         ("Loss: tensor(0.7, grad_fn=<NllLossBackward0>) acc: tensor(0.9, device='cuda:0')", {"loss": 0.7, "acc": 0.9}),
         ("val_loss: 0.3 loss: 0.4 acc: 0.9", {"val_loss": 0.3, "loss": 0.4, "acc": 0.9}),
