@@ -78,19 +78,30 @@ def _is_held(one: Arguments, other: Arguments) -> bool:
 
 
 def _includes_options(other: Arguments, parsed: Arguments, is_later: bool) -> bool:
-    """Whether all options of a parser have the same values in another one of its kind, of two alike the later one."""
-    if other.source != parsed.source or not other.values.items() >= parsed.values.items():
+    """Whether all options of a parser have the same values in another one of its kind, of two alike the later one.
+
+    The same parser that parses again, with the defaults of a file that the first result named, has the values in use.
+    """
+    if other.source != parsed.source or not other.values.keys() >= parsed.values.keys():
         return False
-    return is_later or len(other.values) > len(parsed.values)
+    if is_later and other.name == parsed.name and other.source not in _VARIABLES:
+        return True
+    same = other.values.items() >= parsed.values.items()
+    return same and (is_later or len(other.values) > len(parsed.values))
 
 
 def _as_run(found: Sequence[Arguments]) -> list[Arguments]:
-    """Returns parsed options with the values of a variable that has all their names; that one is left out."""
+    """Returns parsed options with the values of a variable that has all their names; that one is left out.
+
+    A variable that holds the result of a parser says nothing about that of another one.
+    """
     variables = [a for a in found if a.source in _VARIABLES]
+    results = [a.values for a in found if a.source not in _VARIABLES]
+    changed_later = [a for a in variables if a.values not in results]
     rows: list[Arguments] = []
     used: list[Arguments] = []
     for parsed in (a for a in found if a.source not in _VARIABLES):
-        later = next((v for v in variables if _is_made_of(v.values, parsed.values)), None)
+        later = next((v for v in changed_later if _is_made_of(v.values, parsed.values)), None)
         if later is None:
             rows.append(parsed)
             continue

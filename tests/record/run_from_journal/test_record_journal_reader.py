@@ -306,6 +306,18 @@ def test_a_first_parser_that_only_finds_the_file_is_no_second_set_of_options(var
     ]  # fmt: skip
 
 
+def test_the_same_parser_that_parses_again_with_the_defaults_of_a_file_has_the_values_in_use():
+    first, used = ({"config": "c.yaml", "lr": lr, "b": b, "epochs": 3} for lr, b in ((0.001, 32), (0.1, 80)))
+    events = [
+        {"k": "arguments", "source": "argparse", "name": "a.py", "values": first},
+        {"k": "arguments", "source": "argparse", "name": "a.py", "values": used},
+        {"k": "arguments", "source": "dict", "name": "first", "values": first},
+        {"k": "arguments", "source": "dict", "name": "args", "values": used},
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    assert [dict(one.values) for one in run.arguments] == [used]
+
+
 def test_options_of_a_sub_command_and_of_the_object_made_of_them_are_told_once():
     fit = {"seed": 3, "model": {"width": 32}}
     events = [
