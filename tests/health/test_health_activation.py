@@ -262,6 +262,11 @@ def test_a_softmax_of_a_softmax_in_the_graph(ask, make_model, names, found):
         ask("dropout_too_high", signals={"models": (make_model("Dropout", options={1: {"p": 0.8}}),)}).verdict == "note"
     )
     assert ask("dropout_too_high", signals={"models": (make_model("Dropout", options={1: {"p": 0.5}}),)}) is None
+    one = make_model("Linear", "Dropout", "Linear", options={2: {"p": 0.2}})
+    one["modules"][2]["input"] = [{"shape": [32, 1]}]
+    assert "one value a sample" in ask("dropout_too_high", signals={"models": (one,)}).observed
+    one["modules"][2]["input"] = [{"shape": [32, 1, 8]}]
+    assert ask("dropout_too_high", signals={"models": (one,)}) is None
     most = {"models": (make_model("Dropout", options={1: {"p": 0.9}}),)}
     assert ask("dropout_too_high", signals=most).verdict == "warn"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -305,11 +306,18 @@ def _connected_pairs(signals: Signals) -> list[tuple[Module, Module]]:
 def dropout_moderate(run: Run, signals: Signals) -> Outcome | None:
     """Whether a dropout drops more than half: a note, and a warning from 0.9 on, which leaves a tenth.
 
-    Source: UMLAUT; Srivastava et al. 2014, where p is the share that is kept: at least 0.5, 0.8 of inputs.
+    Source: UMLAUT; Srivastava et al. 2014, where p is the share that is kept: at least 0.5, 0.8 of inputs. Of one value
+    a sample, which the layers behind get, it leaves nothing of a sample that it drops.
     """
-    high = [
-        (p, m) for m in modules_of(signals) if m.type.startswith("Dropout") and (p := m.options.get("p")) and p > 0.5
-    ]
+    drops = [(p, m) for m in modules_of(signals) if m.type.startswith("Dropout") and (p := m.options.get("p"))]
+    last = max((m.order for m in modules_of(signals) if m.parameters and m.name), default=-math.inf)
+    for p, module in drops:
+        forms = [leaf.get("shape", ()) for leaf in module.facts.get("input", [])]
+        if module.order < last and forms and all(len(form) == 2 and form[1] == 1 for form in forms):
+            observed = message("health.dropout_too_high.one_value", layer=module.label, share=p)
+            advice = message("health.dropout_too_high.one_value_advice")
+            return Outcome("warn", observed, where={"module": module.name}, advice=advice)
+    high = [(p, module) for p, module in drops if p > 0.5]
     if not high:
         return None
     p, module = max(high, key=lambda pair: pair[0])
