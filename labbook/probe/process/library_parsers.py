@@ -151,6 +151,14 @@ def _training_arguments(trainer):
     return type(trainer.args).__name__, trainer.args
 
 
+def _keras_optimizer(model):
+    """The optimizer of a compiled model; its numbers are 32-bit variables: 0.0020000000949949026 was given as 0.002."""
+    config = model.optimizer.get_config() if model.optimizer is not None else {}
+    given = {at: config.get(at) for at in ("learning_rate", "weight_decay", "momentum") if config.get(at)}
+    short = {at: float("%.7g" % value) if type(value) is float else value for at, value in given.items()}
+    return "compile", dict(short, optimizer=type(model.optimizer).__name__) if given else {}
+
+
 # Not `save_hyperparameters`, which reads the frame of its caller.
 _LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", _hyperparameters)
 _LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
@@ -171,6 +179,7 @@ PARSERS = {
     "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
     "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
     "skorch.net": _watch_given("NeuralNet.__init__", "skorch"),
+    "keras.src.trainers.trainer": _watch_kept("Trainer.compile", "keras", _keras_optimizer),
     "keras.src.backend.torch.trainer": _watch_given("TorchTrainer.fit", "keras"),
 }
 """Module -> `watch(module, probe, settings)`, called after its import; `settings` is a `ParsedOptions`."""

@@ -56,18 +56,6 @@ def test_the_error_of_a_cell_is_the_cause_of_what_the_notebook_runner_raised() -
     assert (found.symptom, found.where["file"]) == ("shape_mismatch_matmul", "<cell 3>")
 
 
-def test_the_traceback_of_a_cell_that_the_runner_repeats_is_no_second_failure() -> None:
-    cell = CaughtException("main", "NameError", "builtins", "name 'scaler' is not defined", t=1.0)
-    library = (Frame("/v/site-packages/nbclient/client.py", 9, "execute", "raise CellExecutionError"),)
-    said = (
-        "An error occurred while executing the following cell:\nx = scaler\n\nNameError: name 'scaler' is not defined\n"
-    )
-    runner = CaughtException("main", "CellExecutionError", "nbclient", said, library, ended_process=True, t=2.0)
-    run = dataclasses.replace(RUN, status="failed", exit_code=1, exceptions=(cell, runner))
-    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings
-    assert [one.symptom for one in found] == ["name_undefined"]
-
-
 @pytest.mark.parametrize("consequence", ["KeyboardInterrupt", "RuntimeError: DataLoader worker exited unexpectedly"])
 def test_threads_that_cannot_start_are_the_cause_of_what_follows(consequence: str) -> None:
     refused = "OpenBLAS blas_thread_init: pthread_create failed for thread 7 of 48: Resource temporarily unavailable\n"

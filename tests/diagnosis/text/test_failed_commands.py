@@ -12,7 +12,7 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.diagnosis.text.ipynb import read_cell_outputs
-from labbook.model.run import CaughtException, Console, Run
+from labbook.model.run import CaughtException, Console, Frame, Run
 
 LS = "ls: cannot access 'old': No such file or directory\n"
 FAILED = "CalledProcessError: Command 'b'build --all\\n'' returned non-zero exit status 3."
@@ -67,3 +67,15 @@ def test_a_recorded_notebook_is_read_alike(output: str, family: str) -> None:
     )  # fmt: skip
     primary = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).primary
     assert (primary.family if primary else "") == family
+
+
+def test_the_traceback_of_a_cell_that_the_runner_repeats_is_no_second_failure() -> None:
+    cell = CaughtException("main", "NameError", "builtins", "name 'scaler' is not defined", t=1.0)
+    library = (Frame("/v/site-packages/nbclient/client.py", 9, "execute", "raise CellExecutionError"),)
+    said = (
+        "An error occurred while executing the following cell:\nx = scaler\n\nNameError: name 'scaler' is not defined\n"
+    )
+    runner = CaughtException("main", "CellExecutionError", "nbclient", said, library, ended_process=True, t=2.0)
+    run = Run("i", "failed", ("jupyter",), "/w", 0.0, exit_code=1, exceptions=(cell, runner))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings
+    assert [one.symptom for one in found] == ["name_undefined"]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from labbook.probe.process.library_parsers import _hyperparameters
+from labbook.probe.process.library_parsers import _hyperparameters, _keras_optimizer
 
 FIELDS = "from dataclasses import dataclass\n@dataclass\nclass Args:\n    lr: float = 0.1\n    n: int = 3\n"
 FLAGS = "from absl import app, flags\nflags.DEFINE_float('lr', 0.1, '')\n"
@@ -40,6 +40,19 @@ def test_what_a_library_parsed_is_recorded_not_its_defaults(probed, library):
     done = probed(sys.executable, "train.py", "--lr", "0.5")
     assert done.options(SOURCES.get(library, library)) == [expected]
     assert done.options("argparse") == []
+
+
+@pytest.mark.parametrize(("config", "settings"), [
+    ({"name": "adam", "learning_rate": 0.0020000000949949026, "weight_decay": None, "beta_1": 0.9},
+     {"learning_rate": 0.002, "optimizer": "Adam"}),
+    ({"learning_rate": {"class_name": "CosineDecay"}, "momentum": 0.9},
+     {"learning_rate": {"class_name": "CosineDecay"}, "momentum": 0.9, "optimizer": "Adam"}),
+    (None, {}),
+])  # fmt: skip
+def test_the_rate_of_an_optimizer_of_keras_is_a_setting(config, settings):
+    kind = type("Adam", (), {"get_config": lambda self: config})
+    model = type("Model", (), {"optimizer": None if config is None else kind()})
+    assert _keras_optimizer(model) == ("compile", settings)
 
 
 def test_bindings_of_gin_are_recorded_with_defaults_of_the_program_not_of_libraries(probed):
