@@ -211,6 +211,8 @@ def test_schedules(ask, make_series):
     )
     late = ask("lr_schedule_wrong", make_series("lr", [0.0] * 20 + [0.1] * 30), signals=loop())
     assert late.verdict == "warn" and "step 20 of 50" in late.observed and "//" in late.advice
+    dead = ask("lr_schedule_wrong", make_series("lr", [0.1] * 40 + [0.0] * 60), signals=loop())
+    assert dead.verdict == "warn" and "gamma" in dead.advice
     warmed_up = make_series("lr", [0.0] + [0.1] * 49)
     assert ask("lr_schedule_wrong", warmed_up, signals=loop()) is None
     other = make_series("lr.opt1", [0.1] * 50)

@@ -135,7 +135,8 @@ def _dies_early(run: Run, signals: Signals) -> Outcome | None:
         alive = max(s for s, rate in zip(steps, rates, strict=True) if rate > 1e-5 * max(rates))
         if steps[-1] - alive > 0.4 * steps[-1] and steps[-1] - alive >= 20:
             observed = message("health.lr_schedule_wrong.dies_early", peak=max(rates), step=alive + 1, steps=steps[-1])
-            return Outcome("warn", observed, where={"step": alive + 1})
+            advice = message("health.lr_schedule_wrong.slow_down")
+            return Outcome("warn", observed, where={"step": alive + 1}, advice=advice)
     return None
 
 
