@@ -297,3 +297,27 @@ def test_a_schedule_that_is_stepped_once_for_each_process(ask, make_series, step
     rate = make_series("lr", [0.5 + 0.5 * math.cos(2 * math.pi * turns * i / 100) for i in range(100)])
     facts = {"type": "LambdaLR", "options": {}, "steps": steps, "optimizer_steps": 100}
     assert ask("lr_schedule_wrong", rate, signals=loop(scheduler={"0": facts})).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "updates", "verdict"),
+    [
+        ("OneCycleLR", {"total_steps": 352}, 352, "warn"),
+        ("CosineAnnealingLR", {"T_max": 360}, 352, "warn"),
+        ("CosineAnnealingLR", {"T_max": 200}, 352, "ok"),
+        ("OneCycleLR", {"total_steps": 8}, 352, "ok"),
+    ],
+)
+def test_a_schedule_of_batches_that_is_stepped_once_an_epoch(ask, make_series, kind, options, updates, verdict):
+    facts = {"type": kind, "options": options, "steps": 8, "optimizer_steps": updates}
+    rate = make_series("lr", [0.1] * 50)
+    assert ask("lr_schedule_wrong", rate, signals=loop(scheduler={"0": facts})).verdict == verdict
+
+
+@pytest.mark.parametrize(("steps", "last", "verdict"), [(8, 0.2, "warn"), (352, 0.2, "ok"), (8, 0.9, "ok")])
+def test_a_warm_up_of_batches_that_is_stepped_once_an_epoch(ask, make_series, steps, last, verdict):
+    rate = make_series("lr", [0.01 * last * (1 + i // 44) / 8 for i in range(352)])
+    facts = {"type": "LambdaLR", "options": {}, "steps": steps, "optimizer_steps": 352}
+    optimizer = {"index": 0, "options": {"lr": 0.01}}
+    signals = {**loop(scheduler={"0": facts}), "optimizers": (optimizer,)}
+    assert ask("lr_schedule_wrong", rate, signals=signals).verdict == verdict

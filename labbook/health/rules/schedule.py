@@ -15,6 +15,7 @@ from labbook.model.signals import Signals
 _TINY = 1e-5
 """A rate at which hardly anything is learnt from the start. Source: chosen by us; fine-tuning begins at about 1e-5."""
 _SHARE = 0.05
+_SHARE_BY_EPOCH = 0.5
 _TWICE = 1.8
 """Steps of a scheduler for one of its optimizer. Accelerate makes one for each process."""
 
@@ -69,6 +70,13 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
                 "health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps, updates=updates
             )
             return Outcome("fail" if steps > 2.5 * length and steps >= 0.9 * updates else "note", observed)
+        planned = options.get("total_steps", planned)
+        length = float(planned) if isinstance(planned, (int, float)) else 0.0
+        if run.status == "finished" and 0 < steps < _SHARE * length and 0.8 * length < updates < 1.25 * length:
+            observed = message(
+                "health.lr_schedule_wrong.by_epoch", scheduler=kind, length=length, steps=steps, updates=updates
+            )
+            return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.step_by_batch"))
         if steps >= _TWICE * updates > 0 and _comes_back(run, signals):
             observed = message("health.lr_schedule_wrong.twice", scheduler=kind, steps=steps, updates=updates)
             return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.count_processes"))
@@ -155,14 +163,18 @@ def _starts_at_zero(run: Run, signals: Signals) -> Outcome | None:
 def _rises_to_end(run: Run, signals: Signals) -> Outcome | None:
     """The rate of a run that ended by itself rises to the end and stays low: a warm-up that never ends.
 
-    Low is below `_TINY`, or below a twentieth of the rate that the optimizer was made with (chosen by us).
+    Low is below `_TINY`, or below a twentieth of the rate that the optimizer was made with (chosen by us); below half
+    of it where the scheduler was stepped once in many steps, so that its warm-up may count steps.
     """
     if run.status != "finished" or run.asked.get("stopped"):
         return None
     for series in process_series(run, signals, "lr"):
         rates = finite_points(series)[1]
         is_main = ".group" not in series.name and len(rates) >= 20
-        low = max(_TINY, _SHARE * _base_rate(signals, optimizer_of(series)))
+        facts = signals.loop.get("scheduler", {}).get(str(optimizer_of(series)), {})
+        by_epoch = 0 < facts.get("steps", 0) <= 0.2 * facts.get("optimizer_steps", 0)
+        share = _SHARE_BY_EPOCH if by_epoch else _SHARE
+        low = max(_TINY, share * _base_rate(signals, optimizer_of(series)))
         if is_main and rates == sorted(rates) and 1.3 * rates[len(rates) // 2] < rates[-1] < low:
             observed = message("health.lr_schedule_wrong.rises", first=rates[0], last=rates[-1])
             return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.shorten"))
