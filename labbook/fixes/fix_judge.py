@@ -17,10 +17,12 @@ from labbook.fixes.fix_applicability import (
     touches_failure,
 )
 from labbook.fixes.fix_candidates import find_new_inputs, keep_used
+from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.run import Change, Run
 from labbook.model.run_json import run_to_json
 from labbook.store.notebook import Notebook
+from labbook.store.text.sentences import Sentences
 
 _MOST = 6
 """Maximum earlier fixes of one failure that are looked at; each costs the reading of two runs, some milliseconds."""
@@ -45,43 +47,54 @@ class FixJudge:
         for one in seen:
             if one.fix and one.same != "family" and left:
                 left -= 1
-                judged.append(replace(one, fits=self._fits(finding, one)))
+                judged.append(self._judge(finding, one))
             else:
                 judged.append(one)
         return tuple(judged)
 
-    def _fits(self, finding: Finding, seen: EarlierRun) -> bool:
+    def _judge(self, finding: Finding, seen: EarlierRun) -> EarlierRun:
+        """Returns an earlier run with `fits`, and its fix without the differences that are no fix here."""
         from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
         from labbook.report.run_data import load_run
 
         failed = load_run(self._notebook.paths, seen.run)
         there = next((f for f in failed.findings if f.symptom == finding.symptom), None) if failed is not None else None
         if failed is None or there is None:
-            return False
+            return seen
         is_check = any(check.id == finding.symptom and check.verdict in ("fail", "warn") for check in failed.checks)
         if not is_same_failure(finding, there, is_check=is_check):
-            return False
+            return seen
         cure = load_run(self._notebook.paths, seen.by) if seen.by else None
-        changes = self._list_changes(failed, cure) if cure is not None else []
-        if is_description(seen.fix, changes):
+        known = self._list_changes(failed, cure) if cure is not None else []
+        if is_description(seen.fix, known):
             # Somebody said in words what to do: for this very failure.
             is_here = self._now is not None and (failed.project, failed.script) == (self._now.project, self._now.script)
-            return finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
+            is_same = finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
+            return replace(seen, fits=is_same)
         page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
         is_portable = self._now is None or not differ_in_framework(failed, self._now)
         changes = [
             change
-            for change in changes
+            for change in known
             if not is_for_other_value(change, there, finding) and (is_portable or change.kind != "code")
         ]
         here = self._here
-        if here is None:
-            return any(touches_failure(change, finding, page) for change in changes)
-        return any(
-            can_apply(change, here, finding)
+        fitting = [
+            change
             for change in changes
-            if touches_failure(change, finding, page) or sets_named_number(change, there, finding, here)
-        )
+            if touches_failure(change, finding, page)
+            or (here is not None and sets_named_number(change, there, finding, here))
+        ]
+        fitting = [change for change in fitting if here is None or can_apply(change, here, finding)]
+        return replace(seen, fits=bool(fitting), fix=self._describe(fitting, known, seen.fix))
+
+    def _describe(self, fitting: Sequence[Change], known: Sequence[Change], fix: str) -> str:
+        """Returns the differences that fit, where a fix is nothing but a list of differences; else the fix as it is."""
+        say = Sentences(self._notebook.config.language_in_use(), self._notebook.paths.templates)
+        rest = fix
+        for change in known:
+            rest = rest.replace(say(describe_changes([change])), "")
+        return say(describe_changes(fitting)) if fitting and not rest.strip(" ;；") else fix
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
         """Returns the differences that may have cured the earlier run."""

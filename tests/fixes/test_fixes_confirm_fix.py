@@ -210,6 +210,24 @@ def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
     assert "width 32 → 64" in seen.fix
 
 
+@pytest.mark.parametrize(("text", "shown"), [
+    ("", "width 32 → 64"), ("width 32 → 64, as Wei said", "width 32 → 64, as Wei said"),
+])  # fmt: skip
+def test_of_a_fix_only_the_differences_are_shown_that_are_one_here(notes, text, shown):
+    said = "size of width must be 64, but got 32"
+    crash = Finding(
+        "", "shape_mismatch", "shape", 1, "error", "", fingerprint="v1:aa", message=said, exception="ValueError"
+    )
+    put(notes, replace(CRASHED, findings=(crash,)))
+    put(notes, run(CURED, previous=FAILED))
+    fix = confirm(notes.notebook, FAILED, text=text).fix
+    assert text or "train.py" in fix.text
+    now = run(LATER, "failed", width=32, findings=(crash,))
+
+    (seen,) = find_earlier_runs(notes.notebook, [crash], now=now)["shape_mismatch"]
+    assert (seen.fits, seen.fix) == (True, shown)
+
+
 def test_words_of_people_are_kept_byte_for_byte(team):
     path = team.folder / "notes" / "symptoms" / f"{SYMPTOM}.md"
     path.parent.mkdir(parents=True)

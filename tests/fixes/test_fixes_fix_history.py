@@ -218,7 +218,8 @@ def test_a_fix_of_the_consequence_is_one_of_the_cause_in_the_same_earlier_run(no
     failed(notes, 3, fix=run_id(4), text="shuffle", symptom="label_out_of_head")
     notes.run(run_id(2))
     notes.run(run_id(4))
-    monkeypatch.setattr(FixJudge, "_fits", lambda _, finding, seen: finding.symptom == "label_out_of_range")
+    is_consequence = lambda _, finding, seen: replace(seen, fits=finding.symptom == "label_out_of_range")  # noqa: E731
+    monkeypatch.setattr(FixJudge, "_judge", is_consequence)
     cause = finding("label_out_of_head", FP)
     consequence = finding("label_out_of_range", "v1:bb", follows_from="label_out_of_head")
 
