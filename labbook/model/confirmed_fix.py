@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
@@ -18,6 +20,8 @@ _MAX_LENGTH = 60
 _CONTEXT_LENGTH = 24
 _FEW = 2
 """Changed lines of a file that are shown themselves."""
+_ALIKE = 0.7
+"""Similarity of a line and the one that replaced it. Source: chosen by us."""
 _COMMENT = re.compile(r"(?:^|\s+)#(?=\s|$).*")
 _HEADING = re.compile(
     r"(?:import|from)\b|(?:if|elif|else|for|while|with|try|except|finally|def|class|async)\b.*:$|[])}]+$"
@@ -80,8 +84,7 @@ def describe_changes(changes: Sequence[Change], most: int = 3) -> Message | str:
     """Summarize the first differences: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none."""
     parts: list[Message] = []
     for change in changes[:most]:
-        part = _describe(change)
-        parts += [] if part in parts else [part]
+        parts += [part for part in map(_describe, _split_lines(change)) if part not in parts]
     if len(changes) > most:
         parts.append(message("capture.change.more", count=len(changes) - most))
     return message("capture.difference.list", parts=parts) if parts else ""
@@ -133,6 +136,20 @@ def _few_lines(change: Change) -> tuple[list[str], list[str]]:
 
 def _are_few(removed: list[str], added: list[str]) -> bool:
     return len(removed) <= _FEW and len(added) <= _FEW
+
+
+def _split_lines(change: Change) -> list[Change]:
+    """Return a change of a few lines as one change for each line that was replaced, and one for those that are new."""
+    removed, added = _few_lines(change)
+    if not removed or not added or len(removed) + len(added) <= _FEW:
+        return [change]
+    parts = []
+    for line in removed:
+        (like, *_) = (*get_close_matches(line, added, n=1, cutoff=_ALIKE), "")
+        added = [one for one in added if one != like]
+        parts.append(f"-{line}" + f"\n+{like}" * bool(like))
+    parts += ["\n".join(f"+{line}" for line in added)] if added else []
+    return [replace(change, detail=f"\n@@ @@\n{part}") for part in parts]
 
 
 def _describe(change: Change) -> Message:
