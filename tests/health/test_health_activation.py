@@ -158,6 +158,19 @@ def test_batch_norms(ask, make_model, looks, bn, verdict):
     assert ask("batchnorm_frozen_or_tiny_batch", signals=signals).verdict == verdict
 
 
+@in_one_test(
+    ("momentum", "ratios", "verdict"),
+    [(0.0005, (23, 20, 8), "warn"), (0.1, (23, 20, 8), "ok"), (0.0005, (23, 20, 1.5), "ok"), (0.0005, (1, 3, 3), "ok")],
+)
+def test_batch_norm_that_keeps_its_initial_statistics(ask, make_model, looks, momentum, ratios, verdict):
+    """The running variance is judged by what the momentum leaves of its initial value, where it never fitted."""
+    by_step = dict(zip((1, 50, 130), ratios, strict=True))
+    tensors = looks(steps=by_step, modules=lambda step: [{"i": 1, "bn": {"n": 512, "ratio": by_step[step]}}])
+    model = make_model("BatchNorm1d", options={1: {"momentum": momentum}})
+    found = ask("batchnorm_frozen_or_tiny_batch", signals={"models": (model,), "tensors": tensors})
+    assert found.verdict == verdict
+
+
 @in_one_test(("trainable", "verdict"), [(0, "note"), (32, "ok")])
 def test_a_frozen_batch_norm_in_training_mode(ask, make_model, looks, trainable, verdict):
     model = make_model("BatchNorm1d")

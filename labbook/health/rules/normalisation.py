@@ -24,6 +24,8 @@ _REDUCED = 0.9
 _VARIED = 0.01
 """A variance beside which the usual `eps`, up to 1e-3, is small."""
 _UNTRAINED = 0.02
+_BEGUN = 100
+_KEPT = 0.5
 _LAYER_NORM = re.compile(r"(?:layer|rms)_?norm", re.IGNORECASE)
 _OWN_NORM = re.compile(r"^(?:(?!batch|group|instance|weight|spectral|act|scale|switch|adain|ada).)*norm", re.IGNORECASE)
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm", "rmsnorm")
@@ -35,8 +37,9 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
 
     A layer with frozen weights that is in training mode, so that its statistics still move, is a note.
 
-    Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps;
-    fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
+    Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps,
+    or outside [0.5, 2] from the first look to the last where a small momentum leaves it at least half of its initial
+    value; fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
     """
     judged, frozen = False, None
     for module in modules_of(signals):
@@ -52,11 +55,26 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
         if module.parameters and not module.facts.get("trainable", 1) and frozen is None:
             observed = message("health.batchnorm.moving", layer=module.label)
             frozen = Outcome("note", observed, where=where)
-        ratios = [r for step, bn in looks if step >= 100 and (r := bn.get("ratio")) is not None]
+        kept = _initial_share(module, signals.framework)
+        if kept is not None and all(not 0.5 <= bn.get("ratio", 1.0) <= 2 for _, bn in looks):
+            momentum, steps = module.options.get("momentum"), module.history[-1][0]
+            values = {"layer": module.label, "momentum": momentum, "steps": steps, "share": kept}
+            advice = message("health.batchnorm.initial_advice", default=0.9 if signals.framework == "paddle" else 0.1)
+            return Outcome("warn", message("health.batchnorm.initial", **values), where=where, advice=advice)
+        ratios = [r for step, bn in looks if step >= _BEGUN and (r := bn.get("ratio")) is not None]
         if len(ratios) >= _CONFIRMED and not 0.1 <= median(ratios[-5:]) <= 10:
             observed = message("health.batchnorm.stale", layer=module.label, ratio=median(ratios[-5:]))
             return Outcome("warn", observed, where=where)
     return frozen or (Outcome("ok", message("health.batchnorm.ok")) if judged else None)
+
+
+def _initial_share(module: Module, framework: str) -> float | None:
+    """The weight of its initial value in a running statistic, `None` below one half and in the first steps."""
+    momentum, steps = module.options.get("momentum"), module.history[-1][0]
+    if momentum is None or steps < _BEGUN:
+        return None
+    share: float = (momentum if framework == "paddle" else 1 - momentum) ** steps
+    return share if share >= _KEPT else None
 
 
 @check("norm_eps_dominates", family="activation", tier=2, needs=("modules", "params"))
