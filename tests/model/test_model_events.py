@@ -45,7 +45,13 @@ OTHER_FACTS = {
         "whole_step_s",
     ),  # of a row of the roll-call
     "",  # the root of a tree of modules
-    *("T_max", "weight_decay", "grad_clip", "learning_rate"),  # options of the program's own scheduler and optimizer
+    *(
+        "T_max",
+        "total_steps",
+        "weight_decay",
+        "grad_clip",
+        "learning_rate",
+    ),  # options of the program's own scheduler and optimizer
 }
 """What these files read of other facts than events."""
 
