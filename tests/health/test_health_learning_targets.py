@@ -27,10 +27,9 @@ TRAINED = {"path": "0", "role": "input", "shape": [32, 8], "min": -3.0, "max": 3
 BATCHES = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [TRAINED]} for step in (1, 2, 3))
 
 
-def validated(low, high, std, shape=(32, 8)):
+def validated(low, high, std, shape=(32, 8), phases=2):
     look = {"shape": list(shape), "min": low, "max": high, "mean": 0.0, "std": std}
-    phase = {"begin_step": 9, "end_step": 9, "batches": 4, "root": "Net", "inputs": look}
-    return {"batches": BATCHES, "evaluations": (phase, phase)}
+    return {"batches": BATCHES, "evaluations": ({"begin_step": 9, "batches": 4, "inputs": look},) * phases}
 
 
 STEPS = (1, 2, 3, 5, 8, 20, 60, 90, 150)
@@ -136,6 +135,7 @@ CASES = [
     ("validation_inputs_differ", validated(0.0, 9.0, 4.0), validated(-6.0, 6.0, 2.0), "inputs of validation 0 to 9"),
     ("validation_inputs_differ", validated(0.0, 1.0, 0.3), validated(0.0, 1.0, 0.6), "of training -3 to 3"),
     ("validation_inputs_differ", validated(0.0, 9.0, 4.0), validated(0.0, 9.0, 4.0, (32, 7)), "inputs of validation"),
+    ("validation_inputs_differ", validated(0.0, 9.0, 9.0, phases=1), validated(0.0, 9.0, 4.0, phases=1), "inputs of"),
     ("contrastive_pairs_wrong", loss(self_pairs=20), loss(self_pairs=10), "positive pairs are the anchors"),
     ("contrastive_pairs_wrong", loss(self_negatives=20), loss(), "each anchor is among its own negatives"),
     ("contrastive_temperature", near(), near(max=9.0), "similarities from -0.1 to 0.1"),
