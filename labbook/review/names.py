@@ -134,6 +134,11 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[ast.expr, ast
     return [(target, value)]
 
 
+def assigned_pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr | None]]:
+    """Return the targets of an assignment, each with what it is given; those that a call returns together are one."""
+    return [pair for one in node.targets for pair in _pairs(one, node.value)]
+
+
 def named_values(source: Source) -> Iterator[tuple[str, ast.expr | None, ast.AST]]:
     """Yield what is given a name: by an assignment, as an item of a dictionary, by a keyword, or by a method's name.
 

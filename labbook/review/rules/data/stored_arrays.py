@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import number, signed_terms
-from labbook.review.names import LOOPS, dotted_target, member_key, of_type, returned_values, walk
+from labbook.review.names import LOOPS, assigned_pairs, dotted_target, member_key, of_type, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -154,3 +154,35 @@ def _is_feature_of(source: Source, name: str, columns: Set[str]) -> bool:
 
 def _gives_column(statement: ast.stmt | None) -> bool:
     return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript)
+
+
+@warning("value_never_used", "PyFlakes: a value that is assigned again before it is read", row="loop-bug")
+def element_overwritten(code: Code, source: Source) -> Iterator[Hit]:
+    """A loop stores a value in an array, and another one at the same place before anything reads the array."""
+    for loop in (one for one in source.nodes if isinstance(one, LOOPS)):
+        for at, statement in enumerate(loop.body):
+            for place, value in _stored_elements(statement):
+                again = _stored_again(place, loop.body[at + 1 :])
+                if again is not None and not isinstance(value, ast.Constant):
+                    yield Hit(again, {"place": ast.unparse(place), "first": ast.unparse(statement)})
+
+
+def _stored_elements(statement: ast.stmt) -> list[tuple[ast.Subscript, ast.expr | None]]:
+    """The elements of named arrays that a statement assigns, each with what it is given."""
+    pairs = assigned_pairs(statement) if isinstance(statement, ast.Assign) else []
+    return [(one, value) for one, value in pairs if isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name)]
+
+
+def _stored_again(place: ast.Subscript, following: Sequence[ast.stmt]) -> ast.stmt | None:
+    """The next statement that assigns the same element, `None` where a line before reads the array or moves the index."""
+    array = dotted_target(place.value)
+    index = {one.id for one in of_type(ast.walk(place.slice), ast.Name)}
+    for statement in following:
+        names = list(of_type(ast.walk(statement), ast.Name))
+        reads = sum(one.id == array for one in names)
+        same = any(ast.unparse(one) == ast.unparse(place) for one, _ in _stored_elements(statement))
+        if same and reads == 1:
+            return statement
+        if reads or any(isinstance(one.ctx, ast.Store) and one.id in index for one in names):
+            return None
+    return None

@@ -63,6 +63,16 @@ def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"compared": ast.unparse(node)})
 
 
+@warning("metric_of_wrong_values", "torch.sigmoid: the outputs are above 0", tier=1, row="loop-bug")
+def probability_over_zero(code: Code, source: Source) -> Iterator[Hit]:
+    """Probabilities are compared with 0, which all of them are above: each sample is predicted to be positive."""
+    for node in source.of_type(ast.Compare):
+        if number(node.comparators[0]) == 0 and isinstance(node.ops[0], (ast.Gt, ast.GtE)):
+            end = last_operation(code, source, node.left)
+            if end in ("sigmoid", "softmax"):
+                yield Hit(node, {"compared": ast.unparse(node), "activation": end})
+
+
 @warning("metric_of_wrong_values", "torch.argmax: the axis of the classes is 1; the same in paddle", row="loop-bug")
 def argmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """Predicted classes are the largest outputs over the batch instead of those over the classes."""

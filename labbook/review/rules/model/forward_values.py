@@ -11,7 +11,7 @@ from labbook.review.code_index import Code
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import number
 from labbook.review.gradient_flow import is_under_no_grad
-from labbook.review.names import Function, dotted_target, last_name, of_type, walk
+from labbook.review.names import Function, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, note, warning
 
@@ -26,6 +26,7 @@ _MATTERS = re.compile(
 )
 _HIDES_OR_ORDERS = re.compile(r"mask|tril|triu|causal|pos(?:ition)?s?(?:$|_)|^pe$|sinusoid|freqs", re.IGNORECASE)
 _READS_BUFFERS = ("buffers", "named_buffers", "get_buffer", "_buffers", "getattr", "vars", "__dict__")
+_FACTOR = re.compile(r"(?:^|_)(?:coeff?|coefficient|lambda\d?|lambd|weight)$", re.IGNORECASE)
 _MOST_ARGUMENTS = 4
 _LOOKS_UP = ("locals", "vars", "eval", "exec")
 _JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "paddle.concat")
@@ -182,6 +183,23 @@ def unread_buffer(code: Code, source: Source) -> Iterator[Hit]:
         made = [one for one in of_type(ast.walk(cls), ast.Name) if one.id == name]
         if code.is_module(source, cls) and {source.function(one) for one in made} <= {source.function(call)}:
             yield Hit(call, {"name": name, "model": cls.name})
+
+
+@warning("value_never_used", "chosen by us: a factor of a loss that no line reads", row="loop-bug")
+def unread_factor(code: Code, source: Source) -> Iterator[Hit]:
+    """An object stores the factor of a term that it was given, and no line of the program reads it."""
+    if any(code.calls.get(name) or code.loaded.get(name) for name in (*_READS_BUFFERS, "hparams")):
+        return
+    for made in (one for one in source.of_type(ast.Assign) if len(one.targets) == 1):
+        function, given, target = source.function(made), made.value, made.targets[0]
+        if function is None or function.name != "__init__" or not isinstance(given, ast.Name):
+            continue
+        name = target.attr if isinstance(target, ast.Attribute) and dotted_target(target.value) == "self" else ""
+        if not _FACTOR.search(name) or given.id not in parameters(function) or code.loaded.get(name):
+            continue
+        uses = [one for one in of_type(walk(function.body), ast.Name) if one.id == given.id]
+        if len(uses) == 1 and source.class_of(made) is not None:
+            yield Hit(made, {"name": f"self.{name}", "model": source.class_of(made).name})  # type: ignore[union-attr]
 
 
 @warning("value_never_used", "Ronneberger et al. 2015, U-Net: a skip connection joins two values", row="loop-bug")
