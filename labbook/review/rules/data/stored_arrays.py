@@ -174,7 +174,7 @@ def _stored_elements(statement: ast.stmt) -> list[tuple[ast.Subscript, ast.expr 
 
 
 def _stored_again(place: ast.Subscript, following: Sequence[ast.stmt]) -> ast.stmt | None:
-    """The next statement that assigns the same element, `None` where a line before reads the array or moves the index."""
+    """The next statement that assigns the element, `None` where a line before reads the array or moves the index."""
     array = dotted_target(place.value)
     index = {one.id for one in of_type(ast.walk(place.slice), ast.Name)}
     for statement in following:
