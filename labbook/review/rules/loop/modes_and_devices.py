@@ -66,9 +66,9 @@ def _sets_mode(code: Code, name: str) -> bool:
         if isinstance(func, ast.Attribute) and not source.dotted(func):
             return True
     if name == "eval":
-        return any(call.args or call.keywords for _, call in code.calls.get("train", ())) or bool(
-            code.calls.get("set_mode")
-        )
+        # `train` with an argument is `model.train(False)`, unless it is a function of the program.
+        calls = [call for source, call in code.calls.get("train", ()) if not code.function_named(source, call.func)]
+        return any(call.args or call.keywords for call in calls) or bool(code.calls.get("set_mode"))
     return bool(code.calls.get("set_mode"))
 
 

@@ -192,14 +192,16 @@ def unread_factor(code: Code, source: Source) -> Iterator[Hit]:
         return
     for made in (one for one in source.of_type(ast.Assign) if len(one.targets) == 1):
         function, given, target = source.function(made), made.value, made.targets[0]
-        if function is None or function.name != "__init__" or not isinstance(given, ast.Name):
+        cls = source.class_of(made)
+        if cls is None or function is None or function.name != "__init__" or not isinstance(given, ast.Name):
             continue
         name = target.attr if isinstance(target, ast.Attribute) and dotted_target(target.value) == "self" else ""
         if not _FACTOR.search(name) or given.id not in parameters(function) or code.loaded.get(name):
             continue
         uses = [one for one in of_type(walk(function.body), ast.Name) if one.id == given.id]
-        if len(uses) == 1 and source.class_of(made) is not None:
-            yield Hit(made, {"name": f"self.{name}", "model": source.class_of(made).name})  # type: ignore[union-attr]
+        # Of a class that is only inherited from, another file may read it.
+        if len(uses) == 1 and code.calls.get(cls.name):
+            yield Hit(made, {"name": f"self.{name}", "model": cls.name})
 
 
 @warning("value_never_used", "Ronneberger et al. 2015, U-Net: a skip connection joins two values", row="loop-bug")
