@@ -27,6 +27,12 @@ CASES = [
         "99 of 100 steps without a backward",
     ),
     (
+        "step_without_backward",
+        loop(steps=200, steps_without_backward={"0": 60}),
+        loop(steps=200, steps_without_backward={"0": 60}, optimizers=2),
+        "100 of 200 steps without a backward",
+    ),
+    (
         "forward_but_no_backward",
         loop(backwards=0, losses_lonely=50, forwards={"train_grad": 50}),
         loop(losses_lonely=50, forwards={"train_grad": 150}),
