@@ -10,7 +10,7 @@ from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.renamed_names import find_misspelling, find_rename, usual_imports
-from labbook.diagnosis.catalogue.run_conditions import conditions_said, find_conditions, read_label_mark
+from labbook.diagnosis.catalogue.run_conditions import OBSERVED, conditions_said, find_conditions, read_label_mark
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.families.family_tables import load_tables, title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
@@ -27,6 +27,8 @@ _MOST_MESSAGE = 400
 _LAYER_CALLED = "Exception encountered when calling"
 """Begins the messages of Keras, before the message of the layer."""
 _GRAPH_TRACED = "in user code:"
+_OF_CODE = "review."
+"""Begins the keys of what the rules of the review say."""
 _CLASS = re.compile(r"^[\w.]*(?:Error|Exception): ")
 _ENDING_SENTENCES = ("oom_kill", "time_limit", "lost_node", "batch_end", "reader_died", "memory")
 _CHILD_DEATHS = ("dataloader_worker_died", "host_oom_killed", "illegal_instruction_or_segfault", "nccl_or_collective")
@@ -129,7 +131,8 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         observed = say.line("health.expected", observed=observed, expected=check.expected)
     symptom = catalogue.symptoms.get(check.id)
     values = {name: str(value) for name, value in {**evidence.facts, **check.where}.items()}
-    conditions = find_conditions(values, evidence, None)
+    key = check.observed_message.key if check.observed_message else ""
+    conditions = find_conditions(values, evidence, None) | {f"{OBSERVED}{key.rpartition('.')[2]}"}
     sentences: list[str] = []
     causes: Sequence[str] = ()
     fixes: Sequence[str] = (check.detail,) if check.detail else ()
@@ -141,6 +144,10 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         own = fixes if is_specific else ()
         causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
         fixes = [*own, *(fix for fix in fixes if fix not in own)]
+    evidence_of_check = [*sentences, observed, *check.evidence]
+    if key.startswith(_OF_CODE):
+        # A rule says what is wrong in that line; the page lists what may be wrong elsewhere.
+        causes, evidence_of_check = [observed], [*sentences, *check.evidence]
     return Finding(
         symptom=check.id,
         family=check.family,
@@ -149,7 +156,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         severity="error" if check.verdict == "fail" else "warning",
         title=title,
         where=_add_source_line(check.where, evidence),
-        evidence=(*sentences, observed, *check.evidence),
+        evidence=tuple(evidence_of_check),
         causes=_fill_all(causes, values, evidence.framework),
         fixes=_fill_all(fixes, values, evidence.framework),
         fingerprint=fingerprint_fault(check.id, str(check.where.get("module") or "")),

@@ -41,7 +41,9 @@ def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, languag
     lead = _LEADS.get(language, _LEADS["en"])
     findings = []
     for finding in diagnosis.findings:
-        related = _rank_related(finding, violations, catalogue)[:_MOST_VIOLATIONS]
+        # What a row of the checklist has from the review is not said twice.
+        others = [one for one in violations if strip_markdown(one.what) != strip_markdown(finding.message)]
+        related = _rank_related(finding, others, catalogue)[:_MOST_VIOLATIONS]
         lines = [f"{lead}{_format_place(one, script)}: {strip_markdown(one.what)}" for one in related]
         findings.append(_add_place(replace(finding, evidence=(*finding.evidence, *lines)), related))
     return replace(diagnosis, findings=tuple(findings))

@@ -8,6 +8,9 @@ from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, read_pages
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
+from labbook.model.evidence import Evidence
+from labbook.model.message import Message
+from labbook.model.run import CheckResult
 
 CATALOGUE = read_pages(BUILT_IN.glob("*.md"))
 MATCHER = Matcher(CATALOGUE)
@@ -48,3 +51,21 @@ def test_only_a_message_that_begins_with_the_words_of_a_page_is_certain(text, id
 def test_a_class_with_a_message_that_no_page_has_is_not_certain():
     for kind in ("SyntaxError", "OutOfMemoryError", "RecursionError", "KeyboardInterrupt"):
         assert not certain(f"{LAST}{kind}: the second part is missing")
+
+
+@pytest.mark.parametrize(
+    ("symptom", "key", "cause"),
+    [
+        ("lr_schedule_wrong", "health.lr_schedule_wrong.never", "does not call"),
+        ("lr_schedule_wrong", "health.lr_schedule_wrong.by_epoch", "once per batch"),
+        ("kv_cache_wrong", "health.kv_cache_wrong.moved", "rolled"),
+        ("metric_of_wrong_values", "review.predictions_pile_up.what", "what the rule found"),
+    ],
+)
+def test_what_a_check_observed_chooses_the_cause(symptom: str, key: str, cause: str) -> None:
+    """A page lists causes for all that its check may observe; a rule of the review says itself what is wrong."""
+    row = CheckResult(
+        symptom, "t", "", "what the rule found", "warn", tier=1, observed_message=Message(key), evidence=("line 3",)
+    )
+    found = diagnose(Evidence(checks=(row,), framework="torch", clean_end=True), MATCHER).findings[0]
+    assert cause in found.causes[0] and found.evidence[-1] == "line 3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from labbook.diagnosis.candidates import ANYTHING
 from labbook.diagnosis.catalogue import matcher
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
+from labbook.diagnosis.catalogue.run_conditions import OBSERVED
 from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, load_catalogue, read_pages
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
@@ -19,8 +21,18 @@ from labbook.health.checklist import CHECKS
 from labbook.index.query_symptoms import match_symptoms
 from labbook.index.vocabulary import read_meanings
 from labbook.model.symptom import CRASH_FAMILIES
+from labbook.store.text.words_files import builtin_folder, read_words
 
 CONDITIONS = read_toml(Path(matcher.__file__).with_name("conditions.toml"))["conditions"]
+
+
+@cache
+def messages_of_checks():
+    """Id of a check -> names of its messages."""
+    found = {}
+    for path in (builtin_folder() / "words" / "messages").glob("en_health*.toml"):
+        found |= {name: row for name, row in read_words(path).items() if isinstance(row, dict)}
+    return found
 
 
 def is_chinese(text):
@@ -106,7 +118,10 @@ def test_what_a_page_names_exists(each, catalogue):
         named = {condition.removeprefix(LEFT_OUT) for condition in page.when}
         said = {condition for condition in named if condition.startswith("message: ")}
         led = {condition for condition in {*named, *page.instead} if condition.startswith("frames: ")}
-        assert named - said - led <= set(CONDITIONS)
+        seen = {condition for condition in named if condition.startswith(OBSERVED)}
+        for condition in seen:
+            assert condition.removeprefix(OBSERVED) in messages_of_checks()[page.id]
+        assert named - said - led - seen <= set(CONDITIONS)
         assert set(page.instead.values()) <= known
         by_message = {one for one in page.instead if one.startswith("message: ")}
         assert set(page.instead) - by_message - led <= set(CONDITIONS)
