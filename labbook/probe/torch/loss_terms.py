@@ -1,7 +1,7 @@
 """Watches in a few steps what is added to a PyTorch loss without having a gradient: a term that is a mere number.
 
-Where the graph of the first losses shows such a sum, additions of tensors are looked at from the end of a step to the
-next `backward`, three times for each optimizer. Between these moments `torch.Tensor` is as it was.
+Where the graph of the first losses shows such a sum, additions of tensors are looked at three times from the end of a
+step to the next `backward` of each optimizer. Between these moments `torch.Tensor` is as it was.
 """
 
 from ..training.call_site import line_of, user_frame
@@ -33,6 +33,7 @@ class LossTerms:
         """Begins anew, in a forked child."""
         self.end()
         self._left = 0
+        self._losses = self._awaited = 1
         self._armed = False
         self._noted = []
         self._values = {}
@@ -45,14 +46,16 @@ class LossTerms:
             if kind(node) in ("Add", "Sub") and None in [following for following, _ in node.next_functions]:
                 fields = getattr(node, "_input_metadata", None)
                 if fields and not tuple(fields[0].shape):
-                    self._left, self._armed = STEPS * min(max(optimizers, 1), _MOST_OPTIMIZERS), True
+                    self._left, self._armed = STEPS, True
+                    self._losses = min(max(optimizers, 1), _MOST_OPTIMIZERS)
                     return
 
     def begin(self):
-        """Watches from here to the next call of `backward`, where that was asked for."""
+        """Watches from here to the next call of `backward` for each optimizer, where that was asked for."""
         if not self._left or self._put_in or has_compiled():
             return
         self._left -= 1
+        self._awaited = self._losses
         kept = self.torch.Tensor.__dict__
         for name in _METHODS:
             if name not in kept:  # as PyTorch made it: inherited
@@ -113,7 +116,9 @@ class LossTerms:
         """
         if not self._put_in:
             return None
-        self.end()
+        self._awaited -= 1
+        if not self._awaited:
+            self.end()
         noted, self._noted = self._noted, []
         within = {node for node, _ in nodes(tensors)}
         seen = set()
@@ -127,5 +132,6 @@ class LossTerms:
             if len(values) >= STEPS and max(values) - min(values) > 1e-4 * max(map(abs, values))
         ]
         if changing:
+            self.end()
             self._left = 0
         return changing or None
