@@ -214,6 +214,25 @@ def test_range_of_the_loss(ask, make_series, fields, values, verdict):
 
 
 @in_one_test(
+    ("names", "lowest", "fails"),
+    [
+        (("Rsub", "Div"), -3.0, True),
+        (("Mean", "Rsub", "Mean", "Div"), -3.0, True),
+        (("Rsub", "Div"), -1e-6, False),
+        (("Div", "Rsub"), -3.0, False),
+        (("Rsub", "Sum", "Div"), -3.0, False),
+    ],
+)
+def test_a_loss_of_one_minus_a_ratio_is_not_negative(ask, make_series, names, lowest, fails):
+    """A chain of operations from the loss backwards; a sum of ratios may be above 1."""
+    operations = [[name, [at + 1], None] for at, name in enumerate([*names, "Sigmoid"])]
+    found = ask(
+        "loss_negative", make_series("loss", [0.5, 0.1, lowest]), signals={"graphs": ({"operations": operations},)}
+    )
+    assert (found is not None and found.verdict == "fail") is fails
+
+
+@in_one_test(
     ("fields", "verdict"),
     [({"all_ignored": 20}, "fail"), ({"classes": 1}, "fail"), ({}, "ok"), ({"all_ignored": 1}, "ok")],
 )

@@ -24,7 +24,7 @@ from labbook.health.evidence.trend_tests import median
 from labbook.health.rules import first_nonfinite
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
-from labbook.model.events.inspection_kinds import ModuleInspection
+from labbook.model.events.inspection_kinds import Graph, ModuleInspection
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
@@ -247,7 +247,30 @@ def loss_in_range(run: Run, signals: Signals) -> Outcome | None:
                 lowest=loss.get("value_min") or 0.0,
             )
             return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
-    return _ascent(run, signals) or _judge_flipped(run, signals)
+    return _ascent(run, signals) or _score_above_one(run, signals) or _judge_flipped(run, signals)
+
+
+def _score_above_one(run: Run, signals: Signals) -> Outcome | None:
+    """A loss of 1 minus a ratio, as a Dice loss, falls below 0: its masks are 0 and 255, or have more channels.
+
+    Source: an overlap is at most 1; 0.01 is chosen by us, far above what rounding makes of it.
+    """
+    series = process_series(run, signals, "loss")
+    lowest = min((v for one in series for v in one.values if math.isfinite(v)), default=0.0)
+    if len(series) != 1 or lowest > -0.01 or not any(map(_is_rest_of_ratio, signals.graphs)):
+        return None
+    advice = message("health.loss_negative.ratio_advice")
+    return Outcome("fail", message("health.loss_negative.ratio", lowest=lowest), advice=advice)
+
+
+def _is_rest_of_ratio(graph: Graph) -> bool:
+    """Whether a loss is a number minus a ratio, or the mean of such differences or ratios."""
+    operations, at = graph.get("operations") or [], 0
+    before: list[str] = []
+    while at < len(operations) and operations[at][0] in ("Rsub", "Mean") and len(operations[at][1]) == 1:
+        before.append(operations[at][0])
+        at = operations[at][1][0]
+    return before.count("Rsub") == 1 and at < len(operations) and operations[at][0] == "Div"
 
 
 def _ascent(run: Run, signals: Signals) -> Outcome | None:
