@@ -46,7 +46,8 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
     """The family of an exception, or `None` when nothing shows it."""
     sentence = _RE["possible_causes"].sub("", " ".join(exception.message[:_MOST_LETTERS].split()))
     if _RE["general_class"].match(exception.type):
-        family = _family_of_system_error(exception, sentence) or family_of_import(exception)
+        family = family_of_source(exception) or _family_of_system_error(exception, sentence)
+        family = family or family_of_import(exception)
         return FamilyReading(family, 2, sentence) if family else None
     if exception.type == "KeyError" and sentence.count(" ") < 2:
         # The message is the key that is missing; only the line may say of what.
@@ -66,7 +67,8 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
     if family is not None:
         return FamilyReading(family, 2, sentence or exception.failing_line)
     family = "config_error" if is_user_check(exception, sentence) else _family_of_rejection(exception, sentence)
-    return FamilyReading(family, 3, sentence) if family else None
+    family = family or _family_of_checker(exception)
+    return FamilyReading(family, 3, sentence or exception.failing_line) if family else None
 
 
 def family_of_line(line: str) -> FamilyReading | None:
@@ -101,6 +103,8 @@ def family_of_import(raised: ObservedException) -> str | None:
     own = next((place for place in reversed(range(len(frames))) if frames[place].user), None)
     if own is None or own == len(frames) - 1 or not _RE["imports"].match(frames[own].source):
         return None
+    if frames[-1].source.startswith("raise "):
+        return None  # a check of the library: only its message says what it asks for
     # Python's own errors come from code that does not fit another package; others come from native code.
     return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
 
@@ -125,7 +129,17 @@ def _family_of_rejection(exception: ObservedException, sentence: str) -> str | N
     """The family of a value that a check written in Python rejects; native code mostly checks tensors."""
     source = exception.failing_line
     is_python = source.startswith(("raise ", "assert ")) if source else exception.type == "ValueError"
-    return load_tables().family_of_row("rejections", sentence) if is_python else None
+    if not is_python:
+        return None
+    # The first sentence says what is wrong, those behind it what to do.
+    known, first = load_tables().family_of_row("rejections", sentence), _RE["first_sentence"].match(sentence)
+    return known or (load_tables().family_of_row("rejections", first[0]) if first else None)
+
+
+def _family_of_checker(exception: ObservedException) -> str | None:
+    """The family of what the function that raised checks, by its name: `validate_args`, `check_config`."""
+    checks = exception.failing_line.startswith(("raise ", "assert "))
+    return load_tables().family_of_name("own_functions", exception.frames[-1].function) if checks else None
 
 
 def _family_of_steps(exception: ObservedException, sentence: str) -> str | None:

@@ -318,3 +318,58 @@ def test_messages_of_compilers_loaders_and_other_devices(
 ) -> None:
     assert family_of(text) == wanted
     assert family_of(f"// {text}\n// \n") == wanted
+
+
+@in_one_test(
+    ("wanted", "message"),
+    [
+        ("config_error", "ValueError: mixing weight: 1.4 can't be larger than 1.0"),
+        ("config_error", "NotImplementedError: Ragged batches are not supported (list inside tuple)."),
+        ("config_error", "ValueError: fuse_rows is not supported by Beam, because a batch holds whole tensors."),
+        ("config_error", "ValueError: At least one stage is required"),
+        ("config_error", "ValueError: 'fourier' is already present in the registry. Pass `force=True`."),
+        ("config_error", "ValueError: name 'head' is already taken, choose another one"),
+        ("type_error_user_code", "RuntimeError: Tried to close the writer twice"),
+        ("type_error_user_code", "ValueError: forest must be Booster, Model or dict instance"),
+        ("type_error_user_code", "ValueError: list.remove(x): x not in list"),
+        ("type_error_user_code", "ValueError: Column 'weight' does not exist"),
+        ("shape_mismatch", "ValueError: Input must be 2 or 3 dimensions"),
+        ("data_decode_error", "ValueError: Error: the file a.bin wasn't a zip-file"),
+        ("checkpoint_load_error", "ValueError: The path runs/a does not point to a valid checkpoint."),
+        ("api_version_mismatch", "ValueError: this build seems to be too old to support it."),
+        ("api_version_mismatch", "ValueError: 'swish' is already used by a Transformers model."),
+        ("missing_dependency", "ValueError: The pyarrow library is required to read it."),
+        ("missing_dependency", "ValueError: FlashMix backend is required for this method."),
+        ("config_error", "RuntimeError: NCCL backend is required for this method."),
+    ],
+)
+def test_checks_of_libraries_in_other_words(family_of: Callable[[str], str], wanted: str, message: str) -> None:
+    kind = message.split(":", 1)[0]
+    assert family_of(_cut(SITE + "lab/core.py", "build", f"raise {kind}(") + message) == wanted
+
+
+@in_one_test(
+    ("wanted", "text"),
+    [
+        # A library that asks for another order of imports is no binary incompatibility.
+        (
+            "missing_dependency",
+            'Traceback (most recent call last):\n  File "a.py", line 2, in <module>\n    import fastlib\n'
+            f'  File "{SITE}fastlib/__init__.py", line 9, in <module>\n    raise ImportError("order")\n'
+            "ImportError: Please import fastlib before torch",
+        ),
+        # An object that another version of a library wrote.
+        (
+            "api_version_mismatch",
+            _cut(SITE + "store/reader.py", "read", "obj = pickle.loads(data)")
+            + "TypeError: __init__() takes 1 positional argument but 2 were given",
+        ),
+        ("config_error", _cut("tool/options.py", "validate_args", "raise RuntimeError()") + "RuntimeError"),
+        ("shape_mismatch", '"The size of tensor a (3) must match the size of tensor b (8) at non-singleton dimension 1"'),
+        ("config_error", "╭─ Error ─────────────╮\n│ Missing argument 'DATA'. │\n╰───────────╯"),
+        ("config_error", "+- Parsing error ----+\n| Argument --m: invalid choice: 'x' (choose from 'y') |"),
+        ("other", "subprocess.CalledProcessError: Command '['python', 'train.py'"),
+    ],
+)
+def test_what_only_the_place_or_the_form_shows(family_of: Callable[[str], str], wanted: str, text: str) -> None:
+    assert family_of(text) == wanted
