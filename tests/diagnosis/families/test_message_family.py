@@ -365,7 +365,7 @@ def test_checks_of_libraries_in_other_words(family_of: Callable[[str], str], wan
             + "TypeError: __init__() takes 1 positional argument but 2 were given",
         ),
         ("config_error", _cut("tool/options.py", "validate_args", "raise RuntimeError()") + "RuntimeError"),
-        ("shape_mismatch", '"The size of tensor a (3) must match the size of tensor b (8) at non-singleton dimension 1"'),
+        ("shape_mismatch", '"The size of tensor a (3) must match the size of tensor b (8) at dimension 1"'),
         ("config_error", "╭─ Error ─────────────╮\n│ Missing argument 'DATA'. │\n╰───────────╯"),
         ("config_error", "+- Parsing error ----+\n| Argument --m: invalid choice: 'x' (choose from 'y') |"),
         ("other", "subprocess.CalledProcessError: Command '['python', 'train.py'"),
