@@ -132,7 +132,8 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
     symptom = catalogue.symptoms.get(check.id)
     values = {name: str(value) for name, value in {**evidence.facts, **check.where}.items()}
     key = check.observed_message.key if check.observed_message else ""
-    conditions = find_conditions(values, evidence, None) | {f"{OBSERVED}{key.rpartition('.')[2]}"}
+    said = [one.key.rpartition(".")[2] for one in (check.observed_message, *check.evidence_messages) if one]
+    conditions = find_conditions(values, evidence, None).union(f"{OBSERVED}{case}" for case in said)
     sentences: list[str] = []
     causes: Sequence[str] = ()
     fixes: Sequence[str] = (check.detail,) if check.detail else ()
