@@ -14,7 +14,7 @@ from labbook.model.evidence import Evidence, ObservedException, OutputLine
 _SIMILAR = "similar_name"
 _SAID, _LED_THROUGH, _RAISED_IN = "message: ", "frames: ", "raised in: "
 OBSERVED = "observed: "
-"""Begins a condition that a check met in one of several ways: the last part of the key of its message, or of its evidence."""
+"""Begins a condition that a check met in one of several ways: the last part of the key of a message of its row."""
 _LATER = 10
 _NEAR = 6  # frames from the line of a model in transformers to the call of torch in its `nn.Embedding`
 MARK = 255
