@@ -38,7 +38,7 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
     A layer with frozen weights that is in training mode, so that its statistics still move, is a note.
 
     Source: diagnosis catalogue (tier 2): running variance outside [0.1, 10] times that of the batch, after 100 steps,
-    or outside [0.5, 2] from the first look to the last where a small momentum leaves it at least half of its initial
+    or outside [0.5, 2] in the first look and in the last where a small momentum leaves it at least half of its initial
     value; fewer than 16 values for each channel is common in small healthy runs, so only fewer than 4 count.
     """
     judged, frozen = False, None
@@ -56,7 +56,7 @@ def batch_norm_fed(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.batchnorm.moving", layer=module.label)
             frozen = Outcome("note", observed, where=where)
         kept = _initial_share(module, signals.framework)
-        if kept is not None and all(not 0.5 <= bn.get("ratio", 1.0) <= 2 for _, bn in looks):
+        if kept is not None and not any(0.5 <= bn.get("ratio", 1.0) <= 2 for _, bn in (looks[0], looks[-1])):
             momentum, steps = module.options.get("momentum"), module.history[-1][0]
             values = {"layer": module.label, "momentum": momentum, "steps": steps, "share": kept}
             advice = message("health.batchnorm.initial_advice", default=0.9 if signals.framework == "paddle" else 0.1)

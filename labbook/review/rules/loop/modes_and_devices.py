@@ -72,21 +72,32 @@ def _sets_mode(code: Code, name: str) -> bool:
     return bool(code.calls.get("set_mode"))
 
 
-@error("eval_in_train_mode", "torch.nn.Module.eval; paddle.nn.Layer.eval", loop=True)
+@error("eval_in_train_mode", "torch.nn.Module.eval; paddle.nn.Layer.eval", loop=True, row="loop-bug")
 def never_eval(code: Code, source: Source) -> Iterator[Hit]:
     """A model with dropout or batch norm is evaluated without any call of `eval()`."""
-    if not _trains(code) or _sets_mode(code, "eval"):
-        return
-    for call in (*_calls_under_no_grad(source), *evaluations(code, source), *_measured_beside_steps(source)):
-        kind = code.kind(source, call.func)
+    for call, kind in _evaluated_without_eval(code, source):
         layer = mode_layer(code, kind)
         if layer:
             yield Hit(call, {"model": dotted_target(call.func), "layer": layer})
             return
+
+
+@warning("eval_in_train_mode", "torch.nn.Module.train: a program that calls it has a model with modes", loop=True)
+def only_train(code: Code, source: Source) -> Iterator[Hit]:
+    """A model of unknown layers is evaluated, and only `train()` is called, never `eval()`."""
+    for call, kind in _evaluated_without_eval(code, source):
         is_unresolved = kind is None or (kind.definition is None and not kind.name.startswith(_KNOWN_LIBRARIES))
         if is_unresolved and _set_to_train(code, dotted_target(call.func)):
-            yield Hit(call, {"model": dotted_target(call.func), "layer": "a mode, set by `train()`,"}, "warning")
+            yield Hit(call, {"model": dotted_target(call.func)})
             return
+
+
+def _evaluated_without_eval(code: Code, source: Source) -> Iterator[tuple[ast.Call, Kind | None]]:
+    """Yield the calls of models that evaluate in a program that trains and never calls `eval()`, with their kinds."""
+    if not _trains(code) or _sets_mode(code, "eval"):
+        return
+    for call in (*_calls_under_no_grad(source), *evaluations(code, source), *_measured_beside_steps(source)):
+        yield call, code.kind(source, call.func)
 
 
 def _calls_under_no_grad(source: Source) -> Iterator[ast.Call]:
