@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.gradient_flow import is_optimizer, is_under_no_grad
-from labbook.review.names import dotted_target, last_name, of_type, walk
+from labbook.review.names import Function, dotted_target, last_name, of_type, returned_values, walk
 from labbook.review.rules.loop.modes_and_devices import mode_layer
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 _COUNTERS = frozenset(("epoch", "epochs", "step", "steps", "iter", "iteration", "global_step", "start_epoch"))
 _LOADS = ("load_state_dict", "set_state_dict", "set_dict")
+_MAKERS = ("load_from_checkpoint", "from_pretrained")
+"""Methods of libraries that return a new model."""
 _PLAIN = ("SGD", "Momentum")
 
 
@@ -60,6 +62,25 @@ def loaded_without_eval(code: Code, source: Source) -> Iterator[Hit]:
             yield from (
                 Hit(call, {"model": name, "layer": layer}) for call in called[:1] if is_under_no_grad(source, call)
             )
+
+
+@warning("partial_state_load", "Lightning: load_from_checkpoint is a class method and returns a model", row="loop-bug")
+def loaded_model_dropped(code: Code, source: Source) -> Iterator[Hit]:
+    """A class method that returns a loaded model is called on another model, and nothing keeps what it returns."""
+    for call in (one.value for one in source.of_type(ast.Expr)):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        name, model = call.func.attr, call.func.value
+        followed = code.function_named(source, call.func)
+        is_maker = _makes_loaded(followed[1], name) if followed is not None else name in _MAKERS
+        if is_maker and dotted_target(model) and isinstance(code.made(source, model), ast.Call):
+            yield Hit(call, {"code": ast.unparse(call), "model": ast.unparse(model)})
+
+
+def _makes_loaded(function: Function, name: str) -> bool:
+    """Whether a function of the program is a class method by its decorator, is named as a loader, and returns."""
+    is_bound = any(last_name(one) in ("classmethod", "staticmethod") for one in function.decorator_list)
+    return is_bound and ("load" in name or name.startswith("from_")) and bool(returned_values(function))
 
 
 def _has_state(call: ast.Call) -> bool:
