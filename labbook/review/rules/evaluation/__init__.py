@@ -3,6 +3,7 @@
 - `metric_values`: the scale of the scores, the threshold, the labels, and the part of the data that a metric is of.
 - `running_totals`: totals over batches that are overwritten, never reset or divided by another length; lists of
   predictions that hold one batch only.
+- `metric_objects`: objects of torchmetrics and paddle that are never reset, shared, or averaged over batches.
 
 Metrics that a run prints or logs are judged by `health/`; which one is the headline is decided in `findings/`.
 Rules about the mode of a model in an evaluation belong to `loop/modes_and_devices`.

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import AS_IS, constant, number, without_form
-from labbook.review.gradient_flow import reached_nodes
 from labbook.review.loaders import find_loader
-from labbook.review.names import (
-    LOOPS,
-    SCOPES,
-    Function,
-    assigns,
-    dotted_target,
-    last_name,
-    loop_of,
-    member_key,
-    of_type,
-    walk,
-)
+from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, loop_of, member_key, of_type, walk
 from labbook.review.rules.evaluation.metric_values import METRICS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -30,7 +17,6 @@ from labbook.review.violation import Hit, warning
 _CURVES = ("roc_auc_score", "average_precision_score", "roc_curve", "precision_recall_curve")
 _JOINING = ("cat", "concat", "concatenate", "array", "stack", "vstack", "hstack")
 _CONVERSIONS = AS_IS | {"cpu", "numpy", "tolist", "item", "int", "long", "ravel", "contiguous"}
-_METRICS = re.compile(r"^(?:paddle\.metric|torchmetrics(?:\.\w+)*)\.[A-Z]\w+$")
 
 
 @warning(
@@ -199,67 +185,6 @@ def _is_filled_without_end(code: Code, source: Source, epochs: ast.For, name: st
 def _calls_method_of(node: ast.AST, name: str, *methods: str) -> bool:
     owner = receiver(node) if is_call(node, *methods) else None
     return owner is not None and dotted_target(owner) == name
-
-
-@warning(
-    "metric_of_wrong_values", "paddle.metric.Metric.reset; torchmetrics: reset at the end of each epoch", row="loop-bug"
-)
-def metric_never_reset(code: Code, source: Source) -> Iterator[Hit]:
-    """A metric object collects values in each epoch, and is never reset: it is of all epochs so far."""
-    if code.calls.get("reset") or code.calls.get("MetricCollection"):
-        return
-    for call in code.calls_in(source, "update"):
-        owner = receiver(call)
-        kind = code.kind(source, owner)
-        loops = [one for one in source.parents_of(call) if isinstance(one, LOOPS)]
-        inside = kind is not None and any(one is kind.call for outer in loops for one in ast.walk(outer))
-        if kind is not None and _METRICS.match(kind.name) and len(loops) > 1 and not inside:
-            yield Hit(call, {"metric": ast.unparse(owner or call)})
-
-
-@warning(
-    "metric_of_wrong_values",
-    "PyTorch Lightning, TorchMetrics in Lightning: separate metrics for training, validation and testing",
-    row="loop-bug",
-)
-def metric_shared_by_phases(code: Code, source: Source) -> Iterator[Hit]:
-    """One metric object collects the batches of training and of validation, and its value over all of them is read."""
-    for owner in source.of_type(ast.ClassDef):
-        phases = [code.method(source, owner, name) for name in ("training_step", "validation_step")]
-        if None in phases:
-            continue
-        trained, validated = (_updated_metrics(code, *found) for found in phases if found is not None)
-        for name in sorted(trained.keys() & validated.keys()):
-            is_reset = any(_calls_method_of(one, name, "reset") for one in ast.walk(owner))
-            if not is_reset and _is_state_read(source, owner, name):
-                yield Hit(validated[name], {"metric": name})
-
-
-def _updated_metrics(code: Code, source: Source, method: Function) -> dict[str, ast.Call]:
-    """Metrics of a class that a method updates, or that a method it calls updates in any case -> the call."""
-    found = {}
-    for where, node in reached_nodes(code, source, method.body):
-        owner = receiver(node) if is_call(node, "update", "forward") else getattr(node, "func", None)
-        name = dotted_target(owner) if owner is not None else ""
-        is_chosen = any(isinstance(one, (ast.If, ast.IfExp, ast.Match)) for one in where.parents_of(node))
-        if not name.startswith("self.") or (is_chosen and where.function(node) is not method):
-            continue
-        kind = code.kind(where, owner)
-        if kind is not None and _METRICS.match(kind.name):
-            found[name] = node
-    return found  # type: ignore[return-value]
-
-
-def _is_state_read(source: Source, owner: ast.ClassDef, name: str) -> bool:
-    """Whether a class computes a metric, or passes the object on; the value of a call is that of the batch."""
-    for one in of_type(ast.walk(owner), ast.Attribute):
-        if dotted_target(one) != name or not isinstance(one.ctx, ast.Load):
-            continue
-        outer = source.parents[one]
-        is_called = isinstance(outer, ast.Call) and outer.func is one
-        if not is_called and (not isinstance(outer, ast.Attribute) or outer.attr == "compute"):
-            return True
-    return False
 
 
 @warning("metric_of_wrong_values", "torchvision references: a sample counts once if it is among the k", row="loop-bug")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from labbook.model.metric_kinds import metric_kind
@@ -42,6 +43,9 @@ _DEFAULTS = {
     "skorch": "lower_is_better=True",
 }
 """Settings of libraries that do not derive the direction from the name of the metric."""
+
+_ONE_NAME = re.compile(r"^[^{]*best[^{]*$")
+"""A path of the best checkpoint without the number of an epoch in it."""
 
 _PLATEAU = ("torch.optim.lr_scheduler.ReduceLROnPlateau", "paddle.optimizer.lr.ReduceOnPlateau")
 
@@ -140,6 +144,61 @@ def _direction_setting(source: Source, call: ast.Call, values: Mapping[str, obje
     if name:
         return f"{name}={values[name]!r}"
     return _DEFAULTS.get(library, "")
+
+
+@warning(
+    "best_by_wrong_direction",
+    "keras.callbacks.ModelCheckpoint: save_best_only; skorch.callbacks.Checkpoint: valid_loss_best",
+    row="loop-bug",
+)
+def best_saved_each_epoch(code: Code, source: Source) -> Iterator[Hit]:
+    """The checkpoint of the best epoch is written in every epoch, under one name: it is that of the last one."""
+    for name in ("ModelCheckpoint", "Checkpoint"):
+        for call in code.calls_in(source, name):
+            given = {k.arg or "": getattr(k.value, "value", None) for k in call.keywords}
+            path = argument(call, 0, "filepath", "filename")
+            named_best = isinstance(path, ast.Constant) and bool(_ONE_NAME.search(str(path.value)))
+            library, monitor = source.dotted(call.func).partition(".")[0], given.get("monitor")
+            right = ""
+            if library == "skorch" and isinstance(monitor, str) and not monitor.endswith("_best"):
+                right = f"monitor='{monitor}_best'"
+            elif "keras" in source.dotted(call.func) and named_best and "save_best_only" not in given:
+                right = "save_best_only=True"
+            if right:
+                yield Hit(call, {"call": last_name(call.func), "right": right})
+
+
+@warning(
+    "best_by_wrong_direction",
+    "keras.callbacks.ModelCheckpoint: monitor='val_loss'; the best epoch is that of held-out data",
+    row="loop-bug",
+)
+def best_of_training(code: Code, source: Source) -> Iterator[Hit]:
+    """The best epoch is chosen by a metric of the training, although the program evaluates held-out data."""
+    fits = [k.arg for _, call in code.calls.get("fit", ()) for k in call.keywords]
+    if not set(fits) & {"validation_data", "validation_split"}:
+        return
+    for name, setting in (("ModelCheckpoint", "save_best_only"), ("EarlyStopping", "restore_best_weights")):
+        for call in code.calls_in(source, name):
+            given = {k.arg or "": getattr(k.value, "value", None) for k in call.keywords}
+            metric = given.get("monitor")
+            is_trained = isinstance(metric, str) and not metric.startswith("val") and metric_kind(metric).direction
+            if is_trained and given.get(setting) is True:
+                yield Hit(call, {"metric": str(metric), "right": f"val_{metric}"})
+
+
+@warning(
+    "lr_schedule_wrong",
+    "LightningModule.configure_optimizers: interval and frequency belong to the dictionary of lr_scheduler",
+    row="loop-bug",
+)
+def key_beside_scheduler(code: Code, source: Source) -> Iterator[Hit]:
+    """A setting of a scheduler is put beside it in what `configure_optimizers` returns, where Lightning ignores it."""
+    for node in source.of_type(ast.Dict):
+        keys = {one.value for one in node.keys if isinstance(one, ast.Constant)}
+        lost = sorted(keys & {"interval", "frequency"})
+        if {"optimizer", "lr_scheduler"} <= keys and lost:
+            yield Hit(node, {"key": str(lost[0])})
 
 
 @warning(

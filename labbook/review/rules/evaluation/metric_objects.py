@@ -1,0 +1,165 @@
+"""Rules about metric objects of torchmetrics and paddle, which collect batches, in loops and in trainers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from labbook.review.call_syntax import argument, is_call, receiver
+from labbook.review.code_index import Code, Kind
+from labbook.review.expressions import made_of
+from labbook.review.gradient_flow import reached_nodes
+from labbook.review.names import LOOPS, Function, dotted_target, last_name, of_type
+from labbook.review.source_file import Source
+from labbook.review.violation import Hit, warning
+
+_METRICS = re.compile(r"^(?:paddle\.metric|torchmetrics(?:\.\w+)*)\.[A-Z]\w+$")
+_FUNCTIONS = re.compile(r"^(?:torchmetrics\.functional|sklearn\.metrics)\.")
+_NOT_MEANS = re.compile(
+    r"^(?:binary|multiclass|multilabel)?(?:precision|recall|specificity|f1|fbeta|auroc|rocauc|averageprecision|"
+    r"matthewscorr|cohenkappa|jaccard|r2score|pearsoncorr|spearmancorr|explainedvariance|balancedaccuracy)"
+)
+"""Metrics, in lower case without `_`, that are not the mean of their values over parts of the data."""
+
+_TRAINED, _VALIDATED = "training_step", "validation_step"
+
+
+@warning(
+    "metric_of_wrong_values", "paddle.metric.Metric.reset; torchmetrics: reset at the end of each epoch", row="loop-bug"
+)
+def metric_never_reset(code: Code, source: Source) -> Iterator[Hit]:
+    """A metric object collects values in each epoch, and is never reset: it is of all epochs so far."""
+    yield from _never_reset_in_trainer(code, source)
+    if code.calls.get("reset") or code.calls.get("MetricCollection"):
+        return
+    for call in code.calls_in(source, "update"):
+        owner = receiver(call)
+        kind = _metric_kind(code, source, owner)
+        loops = [one for one in source.parents_of(call) if isinstance(one, LOOPS)]
+        inside = kind is not None and any(one is kind.call for outer in loops for one in ast.walk(outer))
+        if kind is not None and len(loops) > 1 and not inside:
+            yield Hit(call, {"metric": ast.unparse(owner or call)})
+
+
+def _never_reset_in_trainer(code: Code, source: Source) -> Iterator[Hit]:
+    """Yield metrics that a method of Lightning updates and another one computes; an object that is logged is reset."""
+    for owner in source.of_type(ast.ClassDef):
+        trained, validated = _phases(code, source, owner)
+        resets = {dotted_target(receiver(one) or one) for one in ast.walk(owner) if is_call(one, "reset")}
+        for name, call in {**trained, **validated}.items():
+            uses = _uses(source, owner, name)
+            is_shared = name in trained and name in validated
+            if "compute" in uses and "passed" not in uses and not resets and not is_shared:
+                yield Hit(call, {"metric": name})
+
+
+def _phases(code: Code, source: Source, owner: ast.ClassDef) -> tuple[dict[str, ast.Call], dict[str, ast.Call]]:
+    """The metrics that the training and the validation step of a class update -> the call."""
+    found = [code.method(source, owner, name) for name in (_TRAINED, _VALIDATED)]
+    trained, validated = (_updated_metrics(code, *one) if one is not None else {} for one in found)
+    return trained, validated
+
+
+def _updated_metrics(code: Code, source: Source, method: Function) -> dict[str, ast.Call]:
+    """Metrics of a class that a method updates, or that a method it calls updates in any case -> the call."""
+    found = {}
+    for where, node in reached_nodes(code, source, method.body):
+        owner = receiver(node) if is_call(node, "update", "forward") else getattr(node, "func", None)
+        name = dotted_target(owner) if owner is not None else ""
+        is_chosen = any(isinstance(one, (ast.If, ast.IfExp, ast.Match)) for one in where.parents_of(node))
+        if not name.startswith("self.") or (is_chosen and where.function(node) is not method):
+            continue
+        if _metric_kind(code, where, owner) is not None:
+            found[name] = node
+    return found  # type: ignore[return-value]
+
+
+def _metric_kind(code: Code, source: Source, node: ast.expr | None) -> Kind | None:
+    """The kind of a metric object; `None` for everything else."""
+    kind = code.kind(source, node)
+    return kind if kind is not None and _METRICS.match(kind.name) else None
+
+
+def _uses(source: Source, owner: ast.ClassDef, name: str) -> set[str]:
+    """The methods of an attribute that a class calls, "call" for the object itself, "passed" where it is passed on."""
+    uses = set()
+    for one in of_type(ast.walk(owner), ast.Attribute):
+        if dotted_target(one) == name and isinstance(one.ctx, ast.Load):
+            outer = source.parents[one]
+            is_called = isinstance(outer, ast.Call) and outer.func is one
+            uses.add(outer.attr if isinstance(outer, ast.Attribute) else "call" if is_called else "passed")
+    return uses
+
+
+@warning(
+    "metric_of_wrong_values",
+    "PyTorch Lightning, TorchMetrics in Lightning: separate metrics for training, validation and testing",
+    row="loop-bug",
+)
+def metric_shared_by_phases(code: Code, source: Source) -> Iterator[Hit]:
+    """One metric object collects the batches of training and of validation, and its value over all of them is read."""
+    for owner in source.of_type(ast.ClassDef):
+        trained, validated = _phases(code, source, owner)
+        for name in sorted(trained.keys() & validated.keys()):
+            uses = _uses(source, owner, name)
+            if "reset" not in uses and uses & {"compute", "passed"}:
+                yield Hit(validated[name], {"metric": name})
+
+
+@warning(
+    "metric_of_wrong_values",
+    "TorchMetrics in Lightning, common pitfalls: the mean of the values of batches is not the value of the epoch",
+    row="loop-bug",
+)
+def mean_of_batch_values(code: Code, source: Source) -> Iterator[Hit]:
+    """A metric that is no mean, or its value so far, is logged for each batch: that of the epoch is their mean."""
+    if any(one.arg == "batch_size" and is_call(one.value, "len") for one in source.of_type(ast.keyword)):
+        return
+    for owner in source.of_type(ast.ClassDef):
+        for step in (_TRAINED, _VALIDATED, "test_step"):
+            found = code.method(source, owner, step)
+            for where, node in reached_nodes(code, found[0], found[1].body) if found is not None else ():
+                if is_call(node, "log", "log_dict") and _is_averaged(node, step):
+                    computed = next(_values_of_batch(code, where, node), None)
+                    if computed is not None:
+                        yield Hit(node, {"value": ast.unparse(computed)})
+
+
+def _is_averaged(call: ast.Call, method: str) -> bool:
+    """Whether Lightning logs a mean over the epoch: by default in all steps but that of training."""
+    given = argument(call, None, "on_epoch")
+    on_epoch = given.value if isinstance(given, ast.Constant) else method != _TRAINED if given is None else False
+    return dotted_target(call.func).startswith("self.") and bool(on_epoch)
+
+
+def _values_of_batch(code: Code, source: Source, log: ast.Call) -> Iterator[ast.Call]:
+    """Yield the calls in what is logged that compute a metric of the batch, or of the batches so far."""
+    for given in log.args:
+        for one in of_type(made_of(code, source, given), ast.Call):
+            is_so_far = is_call(one, "compute") and bool(_makers(code, source, receiver(one)))
+            calls = [one] if _FUNCTIONS.match(source.dotted(one.func)) else _makers(code, source, one.func)
+            if is_so_far or any(_is_no_mean(call) for call in calls):
+                yield one
+
+
+def _makers(code: Code, source: Source, node: ast.expr | None) -> list[ast.Call]:
+    """The calls that make a metric object, or those in a collection of them that a name goes through."""
+    loops = (one for outer in source.parents_of(node) for one in getattr(outer, "generators", [outer])) if node else ()
+    gone_through = next(
+        (one.iter for one in loops if isinstance(one, (ast.For, ast.comprehension)) and _binds(one.target, node)), None
+    )
+    kind = code.kind(source, receiver(gone_through) if isinstance(gone_through, ast.Call) else node)
+    calls = of_type(ast.walk(kind.call), ast.Call) if kind is not None else ()
+    return [one for one in calls if kind is not None and _METRICS.match(kind.source.dotted(one.func))]
+
+
+def _binds(target: ast.expr, node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Name) and any(one.id == node.id for one in of_type(ast.walk(target), ast.Name))
+
+
+def _is_no_mean(call: ast.Call) -> bool:
+    """Whether a metric, or the object that computes it, is not the mean of its values over the batches."""
+    average = argument(call, None, "average")
+    is_micro = isinstance(average, ast.Constant) and average.value == "micro"
+    return not is_micro and bool(_NOT_MEANS.match(last_name(call.func).lower().replace("_", "")))
