@@ -340,6 +340,11 @@ def test_samples_in_training_and_validation(ask):
     assert ask("train_val_overlap", signals={**signals(shared), **batches(zero=0.9)}) is None
     seen_in_part = [[f"t{i}"] for i in range(3)] + [[f"u{i}"] for i in range(37)]
     assert ask("train_val_overlap", signals=signals(seen_in_part)).verdict == "fail"
+    # The rows before a split of three to one, as `predict(x)` of a net that keeps a part of `x` for its validation.
+    lengths = {"loaders": tuple({"index": i, "t": 5.0 * i, "length": n} for i, n in enumerate((120, 160, 40)))}
+    undivided = trained[:30] + [[f"w{i}"] for i in range(10)]
+    assert ask("train_val_overlap", signals={**signals(undivided, new), **lengths}).verdict == "ok"
+    assert ask("train_val_overlap", signals=signals(undivided, new)).verdict == "fail"
     equal_by_chance = [[f"t{i}"] for i in range(2)] + [[f"u{i}"] for i in range(38)]
     assert ask("train_val_overlap", signals=signals(equal_by_chance)).verdict == "ok"
 

@@ -237,12 +237,8 @@ def _as_often_as_workers(signals: Signals, *, iterable: bool) -> Message | None:
     for event in _train_prints(signals):
         facts = loader_of(signals, event)
         workers, prints = facts.get("workers", 0), Counter(event.get("prints", []))
-        if (
-            workers < 2
-            or facts.get("iterable", False) != iterable
-            or len(prints) < 2
-            or sum(prints.values()) < 2 * workers
-        ):
+        too_few = workers < 2 or len(prints) < 2 or sum(prints.values()) < 2 * workers
+        if too_few or facts.get("iterable", False) != iterable:
             continue
         share = sum(n == workers for n in prints.values()) / len(prints)
         if share >= 0.8:
@@ -277,15 +273,22 @@ def validation_is_new(run: Run, signals: Signals) -> Outcome | None:
         return None
     worst = max(shares, key=lambda loader: shares[loader])
     # Only some samples of a batch are looked at: a set that is all training data shows as large a share as that.
-    coverage = min(1.0, len(trained[worst]) / max(1, _samples_of_an_epoch(signals)))
-    clean = [share for share in shares.values() if share < _OVERLAP * coverage]
+    coverage = min(1.0, len(trained[worst]) / max(1, *(e.get("samples", 0) for e in _train_prints(signals))))
+    clean = {loader for loader, share in shares.items() if share < _OVERLAP * coverage}
     # A small validation set has too few samples to be judged, and enough to be the one that measures validation.
-    small = [loader for loader, found in held_out.items() if len(found) >= _CLEAN and trained[loader]]
-    clean += [0.0 for loader in small if not held_out[loader] & trained[loader]]
+    small = {loader for loader, found in held_out.items() if len(found) >= _CLEAN and trained[loader]}
+    clean |= {loader for loader in small if not held_out[loader] & trained[loader]}
+    is_training = bool(clean) and (shares[worst] > 0.8 * coverage or _is_undivided(signals, worst, own, clean))
     both = len(judged[worst] & trained[worst])
-    if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or (clean and shares[worst] > 0.8 * coverage):
+    if both < 3 or shares[worst] < max(_OVERLAP * coverage, 0.01) or is_training:
         return Outcome("ok", message("health.train_val_overlap.ok", share=min(shares.values())))
     return Outcome("fail", message("health.train_val_overlap.found", bad=both, samples=len(judged[worst])))
+
+
+def _is_undivided(signals: Signals, loader: object, own: Collection[object], clean: Collection[object]) -> bool:
+    """Whether a loader is as long as a training and a clean one together: it has the rows of both."""
+    lengths: dict[object, int] = {facts.get("index"): facts.get("length", 0) for facts in signals.loaders}
+    return lengths.get(loader, 0) in {lengths.get(a, 0) + lengths.get(b, 0) for a in own for b in clean} - {0}
 
 
 def _trained_samples(signals: Signals, held_out: Mapping[object, set[str]]) -> dict[object, set[str]]:
@@ -352,10 +355,6 @@ def _metric_of_trained_batch(run: Run, signals: Signals) -> str:
     whole = len(losses) == 1 and len(samples) == 1 and losses[0].get("target", {}).get("shape", ())[:1] == (*samples,)
     same = whole and len(phases["train"]) == 1 and phases["eval"] == phases["train"]
     return names[0] if names and same else ""
-
-
-def _samples_of_an_epoch(signals: Signals) -> int:
-    return max((e.get("samples", 0) for e in _train_prints(signals)), default=0)
 
 
 def _row_prints(event: Prints) -> list[str]:
