@@ -320,6 +320,29 @@ def test_a_schedule_of_batches_that_is_stepped_once_an_epoch(ask, make_series, k
     assert ask("lr_schedule_wrong", rate, signals=loop(scheduler={"0": facts})).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("planned", "steps", "backwards", "verdict"),
+    [
+        (400, 100, 400, "warn"),
+        (100, 400, 400, "warn"),
+        (100, 100, 400, "ok"),
+        (400, 100, 100, "ok"),
+        (200, 100, 400, "ok"),
+    ],
+    ids=[
+        "planned in batches",
+        "stepped at batches",
+        "both in updates",
+        "ended early",
+        "planned for twice the training",
+    ],
+)
+def test_a_schedule_under_accumulation(ask, make_series, planned, steps, backwards, verdict):
+    facts = {"type": "LambdaLR", "options": {"total_steps": planned}, "steps": steps, "optimizer_steps": 100}
+    signals = loop(scheduler={"0": facts}, steps=100, backwards=backwards)
+    assert ask("lr_schedule_wrong", make_series("lr", [0.1] * 100), signals=signals).verdict == verdict
+
+
 @pytest.mark.parametrize(("steps", "last", "verdict"), [(8, 0.2, "warn"), (352, 0.2, "ok"), (8, 0.9, "ok")])
 def test_a_warm_up_of_batches_that_is_stepped_once_an_epoch(ask, make_series, steps, last, verdict):
     rate = make_series("lr", [0.01 * last * (1 + i // 44) / 8 for i in range(352)])

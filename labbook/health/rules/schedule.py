@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from labbook.health.evidence.measurements import finite_points, measured_series, optimizer_of, process_series
 from labbook.health.rules.batch_order import loader_of, loading_place
@@ -77,6 +79,9 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
                 "health.lr_schedule_wrong.by_epoch", scheduler=kind, length=length, steps=steps, updates=updates
             )
             return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.step_by_batch"))
+        by_accumulation = _disagrees_with_accumulation(run, signals, facts, length)
+        if by_accumulation is not None:
+            return by_accumulation
         if steps >= _TWICE * updates > 0 and _comes_back(run, signals):
             observed = message("health.lr_schedule_wrong.twice", scheduler=kind, steps=steps, updates=updates)
             return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.count_processes"))
@@ -97,6 +102,27 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     if low is not None:
         return low
     return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
+
+
+def _disagrees_with_accumulation(run: Run, signals: Signals, facts: Mapping[str, Any], length: float) -> Outcome | None:
+    """A schedule is planned in batches and stepped with the optimizer, or the other way round, where they differ."""
+    backwards, updates = signals.loop.get("backwards", 0), facts.get("optimizer_steps", 0)
+    steps = facts.get("steps", 0)
+    is_whole = run.status == "finished" and not run.asked.get("stopped") and signals.loop.get("steps", 0) == updates
+    if not is_whole or backwards < _TWICE * updates or updates < 20:
+        return None
+    values = {"scheduler": facts.get("type", ""), "length": length, "steps": steps}
+    if _is_about(steps, updates) and _is_about(length, backwards):
+        observed = message("health.lr_schedule_wrong.accumulated", backwards=backwards, **values)
+        return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.plan_updates"))
+    if _is_about(steps, backwards) and _is_about(length, updates):
+        observed = message("health.lr_schedule_wrong.by_backward", updates=updates, **values)
+        return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.step_with_optimizer"))
+    return None
+
+
+def _is_about(number: float, other: float) -> bool:
+    return 0.9 * other <= number <= 1.1 * other
 
 
 def _comes_back(run: Run, signals: Signals) -> bool:

@@ -16,6 +16,8 @@ _OPTIONS = [
     "T_max", "eta_min", "step_size", "gamma", "milestones", "total_steps", "total_iters", "T_0", "T_mult", "factor",
     "patience", "start_factor", "end_factor", "power", "base_lrs", "max_lrs", "mode",
 ]  # fmt: skip
+_PLANNED = ("num_training_steps", "total_steps", "max_steps", "t_total")
+"""Names by which the function of a LambdaLR knows the length of the training, as those of transformers."""
 
 
 class Checkpoints:
@@ -338,4 +340,17 @@ def _options(scheduler):
             options[name] = list(value)
         elif type(value).__name__ == "Counter":
             options[name] = sorted(value)[:16]
+    for function in (*getattr(scheduler, "lr_lambdas", ()), getattr(scheduler, "lr_lambda", None)):
+        values = _values_kept_by(function)
+        options.update(("total_steps", values[name]) for name in _PLANNED if type(values.get(name)) is int)
     return options
+
+
+def _values_kept_by(function):
+    """Name -> value of what a function takes from the function around it, or was given by `functools.partial`."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    try:
+        kept = {name: cell.cell_contents for name, cell in zip(names, getattr(function, "__closure__", None) or ())}
+    except ValueError:  # a variable that has no value yet
+        kept = {}
+    return {**kept, **(getattr(function, "keywords", None) or {})}

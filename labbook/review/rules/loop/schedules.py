@@ -195,10 +195,10 @@ def best_of_training(code: Code, source: Source) -> Iterator[Hit]:
 def key_beside_scheduler(code: Code, source: Source) -> Iterator[Hit]:
     """A setting of a scheduler is put beside it in what `configure_optimizers` returns, where Lightning ignores it."""
     for node in source.of_type(ast.Dict):
-        keys = {one.value for one in node.keys if isinstance(one, ast.Constant)}
+        keys = {str(one.value) for one in node.keys if isinstance(one, ast.Constant)}
         lost = sorted(keys & {"interval", "frequency"})
         if {"optimizer", "lr_scheduler"} <= keys and lost:
-            yield Hit(node, {"key": str(lost[0])})
+            yield Hit(node, {"key": lost[0]})
 
 
 @warning(
