@@ -234,12 +234,26 @@ def test_a_loss_of_one_minus_a_ratio_is_not_negative(ask, make_series, names, lo
 
 @in_one_test(
     ("fields", "verdict"),
-    [({"all_ignored": 20}, "fail"), ({"classes": 1}, "fail"), ({}, "ok"), ({"all_ignored": 1}, "ok")],
+    [
+        ({"all_ignored": 20}, "fail"),
+        ({"all_ignored": 6}, "warn"),
+        ({"classes": 1}, "fail"),
+        ({}, "ok"),
+        ({"all_ignored": 1}, "ok"),
+    ],
 )
 def test_nothing_to_compare(ask, fields, verdict):
     found = ask("loss_exactly_zero", signals=loss_call(**fields))
     assert found.verdict == verdict
     assert ("BCEWithLogitsLoss" in str(found.advice)) == ("classes" in fields)
+
+
+def test_batches_of_an_evaluation_without_a_label(ask):
+    (trained,) = loss_call()["losses"]
+    held_out = {**trained, "training": False, "observed": 10, "all_ignored": 5}
+    found = ask("loss_exactly_zero", signals={"losses": (held_out, trained)})
+    assert found.verdict == "warn" and "in evaluation" in str(found.observed)
+    assert ask("loss_exactly_zero", signals={"losses": ({**held_out, "all_ignored": 1}, trained)}).verdict == "ok"
 
 
 def test_half_precision(ask, make_model, looks):

@@ -302,12 +302,16 @@ def _judge_flipped(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
 
 
+_UNLABELLED = 0.2
+"""Share of batches without a label from which on data are lost, as answers cut off. Source: chosen by us."""
+
+
 @check("loss_exactly_zero", family="numeric", tier=1, needs=("losses",))
 def loss_is_something(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier's loss compared nothing: all targets ignored, or a single class.
 
     Source: a logical invariant (tier 1); torch gives NaN and paddle 0.0 when every label is ignored. A loss that
-    becomes 0 later may have been learnt.
+    becomes 0 later may have been learnt. Batches without a label beside others are a warning, in evaluation too.
     """
     series, seen = next(iter(process_series(run, signals, "loss")), None), False
     most_called = loss_function(signals) or LossCall()
@@ -315,17 +319,22 @@ def loss_is_something(run: Run, signals: Signals) -> Outcome | None:
     if series is not None and len(series.values) >= 20 and first and not any(series.values[:20]):
         observed = message("health.loss_exactly_zero.from_start", loss=first)
         return Outcome("fail", observed, called_in_sentence(most_called.get("line", "")), {"step": series.steps[0]})
-    for loss in training_losses(signals):
+    for loss in sorted(signals.losses, key=lambda one: (one.get("training") is False, -one.get("calls", 0))):
         calls, fn = loss.get("calls", 0), loss.get("fn", "")
         if fn not in ("cross_entropy", "nll_loss"):
             continue
-        seen = True
+        is_training = loss.get("training") is not False
+        seen = seen or is_training
         where = called_in_sentence(loss.get("line", ""))
-        if loss.get("all_ignored", 0) >= 3 and loss.get("all_ignored", 0) > 0.5 * loss.get("observed", 0):
-            ignored, observed_calls = loss.get("all_ignored", 0), loss.get("observed", 0)
-            observed = message("health.loss_exactly_zero.ignored", bad=ignored, calls=observed_calls, function=fn)
-            return Outcome("fail", observed, where, place_of(loss.get("line", "")))
-        if calls >= 3 and loss.get("classes", 0) == 1 and not loss.get("soft"):
+        ignored, looked = loss.get("all_ignored", 0), loss.get("observed", 0)
+        if ignored >= 3 and ignored > _UNLABELLED * looked:
+            values = {"bad": ignored, "calls": looked, "function": fn}
+            observed = message("health.loss_exactly_zero.ignored", **values)
+            if not is_training:
+                observed = message("health.loss_exactly_zero.ignored_in_evaluation", **values)
+            verdict = "fail" if is_training and ignored > 0.5 * looked else "warn"
+            return Outcome(verdict, observed, where, place_of(loss.get("line", "")))
+        if is_training and calls >= 3 and loss.get("classes", 0) == 1 and not loss.get("soft"):
             observed = message("health.loss_exactly_zero.one_class", function=fn)
             advice = message("health.loss_exactly_zero.one_class_advice")
             return Outcome("fail", observed, where, place_of(loss.get("line", "")), advice=advice)
