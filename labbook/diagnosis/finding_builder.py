@@ -144,6 +144,9 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         sentences = _first_sentence(wording, values, evidence)
         own = fixes if is_specific else ()
         causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
+        # A case that was observed has its own cause; the others of the page are those of other cases.
+        met = (numbers[0] for name, numbers in symptom.when.items() if name in conditions and name.startswith(OBSERVED))
+        causes = [wording.why[number - 1] for number in dict.fromkeys(met) if number] or causes
         fixes = [*own, *(fix for fix in fixes if fix not in own)]
     evidence_of_check = [*sentences, observed, *check.evidence]
     if key.startswith(_OF_CODE):

@@ -57,7 +57,7 @@ def _advice() -> tuple[str, ...]:
         read_words(builtin_folder() / "words" / f"{language}_diagnosis.toml")["diagnosis"] for language in ("en", "zh")
     ]
     # Entries of labbook 0.2 have 修复： for the advice.
-    return (*(f"- **{each[key]}**" for each in words for key in ("why", "fixes")), "- **修复：**")
+    return (*(f"- **{each[key]}**" for each in words for key in ("why", "why_one_of", "fixes")), "- **修复：**")
 
 
 def _is_quiet_row(line: str) -> bool:

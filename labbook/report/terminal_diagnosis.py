@@ -80,7 +80,8 @@ def _print_finding(finding: Finding, labels: Mapping[str, Any], run: Run | None)
     for sentence in finding.evidence:
         screen.print_line("  ", sentence)
     for number, cause in enumerate(finding.causes):
-        lead = _lead(labels["why" if number == 0 else "else"])
+        first = "why" if len(finding.causes) == 1 else "why_one_of"
+        lead = _lead(labels["else" if number else first])
         screen.print_line("  ", screen.Cell(lead, "bold"), strip_markdown(cause))
     for number, fix in enumerate(finding.fixes, 1):
         lead = _lead(labels["fixes"])

@@ -70,7 +70,7 @@ def test_a_crash_is_an_error_at_its_line(actions):
     assert "missing, 100%.csv" in message and "cause: " in message and "fix: " in message and "notes/runs/" in message
 
     assert summary.startswith("before\n## src/train.py")
-    assert "### Diagnosis" in summary and "**Cause:**" in summary and "**Fix:**" in summary
+    assert "### Diagnosis" in summary and "**Possible causes:**" in summary and "**Fix:**" in summary
     assert "labbook:begin" not in summary and "](../" not in summary
     (issue,) = json.loads(quality.read_text())
     assert issue["location"] == {"path": "src/train.py", "lines": {"begin": 5}} and issue["severity"] == "critical"

@@ -91,7 +91,7 @@ def test_the_terminal_shows_the_same_in_few_lines(runs):
     lines = diagnosis_lines(with_findings(runs, CRASH))
     assert lines[0] == "A linear layer got an input of another width (shape_mismatch_linear, certain)"
     assert "model.py:31  return self.fc(x)" in lines[1]
-    assert "cause: The layer expects 10 columns." in lines
+    assert "likely cause: The layer expects 10 columns." in lines
     assert any("20261101-120000-abcd" in line and "in_features 10 -> 8" in line for line in lines)
     assert "fix: Set in_features=8." in lines
     assert len(lines) <= 7
