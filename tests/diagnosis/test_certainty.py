@@ -59,6 +59,7 @@ def test_a_class_with_a_message_that_no_page_has_is_not_certain():
         ("lr_schedule_wrong", "health.lr_schedule_wrong.never", "does not call"),
         ("lr_schedule_wrong", "health.lr_schedule_wrong.by_epoch", "once per batch"),
         ("kv_cache_wrong", "health.kv_cache_wrong.moved", "rolled"),
+        ("grad_not_cleared", "health.grad_not_cleared.less_often", "less often"),
         ("param_never_gets_grad", "health.param_never_gets_grad.cut_off", "detached"),
         ("metric_of_wrong_values", "review.predictions_pile_up.what", "what the rule found"),
     ],

@@ -54,7 +54,8 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
             norm = message("health.grad_not_cleared.norm", norm=largest) if largest is not None else ""
             which = optimizer_suffix(opt, cleared)
             stale = message("health.grad_not_cleared.stale", optimizer=which, bad=bad, seen=seen, norm=norm)
-            return Outcome("fail", stale)
+            rare = message("health.grad_not_cleared.less_often", good=seen - bad)
+            return Outcome("fail", stale, (rare,) if seen - bad > 1 else ())
     if not checked:
         return too_few_data(0, 1)
     kept = sum(looks.get("not_cleared", 0) for looks in cleared.values())
