@@ -231,8 +231,12 @@ def _row(check: Check, outcome: Outcome, pages: CheckPages) -> CheckResult:
 
 
 def _add_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, CheckWording]) -> CheckResult:
-    english = wording["en"].advice if "en" in wording else ""
-    page_words = {language: {**words, "detail": wording[language].advice} for language, words in row.page_words.items()}
+    cases = [one.key.rpartition(".")[2] for one in (row.observed_message, *row.evidence_messages) if one]
+    english = wording["en"].first_advice(cases) if "en" in wording else ""
+    page_words = {
+        language: {**words, "detail": wording[language].first_advice(cases)}
+        for language, words in row.page_words.items()
+    }
     messages = row.run_messages if outcome.advice is None else {**row.run_messages, "detail": outcome.advice}
     return replace(row, detail=_ENGLISH(outcome.advice, english), page_words=page_words, run_messages=messages)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -51,11 +51,17 @@ class CheckWording:
         title: Name of the row, a short noun phrase.
         expected: What a healthy run shows.
         advice: The first fix to try, one line of Markdown.
+        advice_of: Case that the check may observe, the last part of the key of a message -> the fix to try there first.
     """
 
     title: str
     expected: str = ""
     advice: str = ""
+    advice_of: Mapping[str, str] = field(default_factory=dict)
+
+    def first_advice(self, cases: Iterable[str]) -> str:
+        """Returns the first fix to try where a check observed these cases."""
+        return next((self.advice_of[case] for case in cases if case in self.advice_of), self.advice)
 
 
 @dataclass(frozen=True)

@@ -309,6 +309,13 @@ def test_two_optimizers_of_which_one_keeps_its_gradients(ask):
     assert "of optimizer 1 not cleared" in ask("grad_not_cleared", signals=loop(cleared=cleared)).observed
 
 
+@pytest.mark.parametrize(("bad", "sentences"), [(52, 1), (57, 0), (58, 0)])
+def test_gradients_that_are_cleared_less_often_than_stepped_on(ask, bad, sentences):
+    looks = {"checked": 58, "not_cleared": bad, "streak": bad}
+    found = ask("grad_not_cleared", signals={"loop": {"cleared": {"0": looks}}})
+    assert len(found.evidence) == sentences and all("the call is there" in one for one in found.evidence)
+
+
 @in_one_test(
     ("more", "verdict"),
     [

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labbook.diagnosis.catalogue.pattern import fill_slots
+from labbook.diagnosis.catalogue.run_conditions import OBSERVED
 from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS, load_catalogue
 from labbook.model.check import CheckPages, CheckWording
 from labbook.model.symptom import Symptom
@@ -53,8 +54,15 @@ def _wording(symptom: Symptom, framework: str) -> dict[str, CheckWording]:
     if key not in _wordings:
         if len(_wordings) >= _MOST_WORDINGS:
             _wordings.clear()
+        of_cases = [(name.removeprefix(OBSERVED), fix) for name, (_, fix) in symptom.when.items() if OBSERVED in name]
+        fixes = {case: fix for case, fix in of_cases if fix}
         found = {
-            language: CheckWording(said.check, said.expected, _advice(said.attempts[:1], language, framework))
+            language: CheckWording(
+                said.check,
+                said.expected,
+                _advice(said.attempts[:1], language, framework),
+                {case: _advice(said.attempts[fix - 1 : fix], language, framework) for case, fix in fixes.items()},
+            )
             for language, said in symptom.wording.items()
             if said.check and language in HEADINGS
         }

@@ -10,6 +10,7 @@ import pytest
 
 from labbook.diagnosis.candidates import ANYTHING
 from labbook.diagnosis.catalogue import matcher
+from labbook.diagnosis.catalogue.check_pages import load_check_pages
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
 from labbook.diagnosis.catalogue.run_conditions import OBSERVED
@@ -198,3 +199,9 @@ def test_a_wrong_page_is_explained_in_the_language_of_the_notebook(tmp_path: Pat
     (english,), (chinese,) = (load_catalogue(folder, language=language).problems for language in ("en", "zh"))
     assert ": line 3: " in english and "：第 3 行：" in chinese
     assert english.isascii() and re.search("[\u4e00-\u9fff]", chinese.split("行：")[1])
+
+
+def test_the_advice_of_a_row_is_that_of_the_case_observed():
+    """The terminal shows the first fix of a row: for a reordered cache not that for one that does not grow."""
+    words = load_check_pages(Path("none")).wording["kv_cache_wrong"]["en"]
+    assert "roll" in words.first_advice(["moved"]) and "roll" not in words.first_advice(["lost"])
