@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import input_and_axis, names_in, number, signed_terms, without_form
+from labbook.review.keras_models import keras_activation, last_keras_layer
 from labbook.review.loaders import find_loader
 from labbook.review.names import assigns, dotted_target, last_name, last_names, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
@@ -348,16 +349,6 @@ def _is_distance(loss: ast.expr) -> bool:
 
 
 def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> bool:
-    """Whether the last layer of a `keras.Sequential` is a `Dense(1)` without an activation."""
-    kind = code.kind(source, model)
-    if kind is None or not kind.name.endswith("Sequential") or model is None:
-        return False
-    layers = list(getattr(next(iter(kind.call.args), None), "elts", []))
-    name = dotted_target(model)
-    layers += [
-        one.args[0] for one in code.calls_in(source, "add") if one.args and dotted_target(receiver(one) or one) == name
-    ]
-    last = layers[-1] if layers else None
-    if not is_call(last, "Dense") or number(argument(last, 0, "units")) != 1:
-        return False
-    return ast.unparse(argument(last, 1, "activation") or ast.Constant("linear")) == "'linear'"
+    """Whether the last layer of a Keras model is a `Dense(1)` without an activation."""
+    last = last_keras_layer(code, source, model)
+    return last is not None and number(argument(last, 0, "units")) == 1 and keras_activation(last) == "linear"

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, is_call
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
 from labbook.review.expressions import axis_of, input_and_axis, without_form
+from labbook.review.keras_models import keras_activation, last_keras_layer
 from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, of_type, parameters, returned_values
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -261,3 +262,34 @@ def _parameters_of(code: Code, source: Source, func: ast.expr) -> list[str]:
         followed = code.function_named(source, func)
     names = parameters(followed[1]) if followed is not None else []
     return names[1:] if names[:1] == ["self"] else names
+
+
+_PROBABILITIES = re.compile(r"(?:binary|(?:sparse_?)?categorical)_?crossentropy$", re.IGNORECASE)
+_UNBOUNDED = ("relu", "tanh", "elu", "selu", "gelu", "leaky_relu", "softplus", "swish", "silu")
+
+
+@warning("loss_activation_mismatch", "keras.losses: cross entropies expect probabilities or logits", row="loop-bug")
+def keras_output_activation(code: Code, source: Source) -> Iterator[Hit]:
+    """The last layer of a Keras model has the activation of a hidden layer, and the loss takes it for probabilities."""
+    for call in code.calls_in(source, "compile"):
+        given = argument(call, 1, "loss")
+        is_default = isinstance(given, ast.Call) and not given.args and not given.keywords
+        loss = str(given.value) if isinstance(given, ast.Constant) else last_name(given.func) if is_default else ""  # type: ignore[union-attr]
+        last = last_keras_layer(code, source, receiver(call)) if _PROBABILITIES.match(loss) else None
+        if last is not None and keras_activation(last) in _UNBOUNDED:
+            right = "sigmoid" if loss.lower().startswith("binary") else "softmax"
+            yield Hit(last, {"loss": loss, "given": keras_activation(last), "right": right})
+
+
+@warning("metric_of_wrong_values", "transformers.Trainer.predict: predictions, label_ids, metrics", row="loop-bug")
+def labels_for_predictions(code: Code, source: Source) -> Iterator[Hit]:
+    """The labels that `predict` of a trainer returns second are used, and the predictions before them never."""
+    for node in source.of_type(ast.Assign):
+        names = [last_name(one) for one in getattr(node.targets[0], "elts", [])]
+        owner = receiver(node.value) if is_call(node.value, "predict") and len(names) == 3 else None
+        kind = code.kind(source, owner)
+        if kind is None or not kind.name.endswith("Trainer") or names[0].startswith("_"):
+            continue
+        read = {last_name(one) for one in source.of_type(ast.Name) if isinstance(one.ctx, ast.Load)}
+        if names[0] not in read and names[1] in read:
+            yield Hit(node, {"predictions": names[0], "labels": names[1]})
