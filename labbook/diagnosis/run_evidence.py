@@ -245,6 +245,7 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     at_once = any(check.id == "replica_divergence" and check.where.get("step") == 1 for check in run.checks)
     yield "began_apart", at_once and not any(signals.loop.get("wrapper", "") for signals in run.signals)
     yield "dead_at_once", any(check.id == "dead_relu" and check.where.get("step") == 1 for check in run.checks)
+    yield "outputs_differ", any(check.id == "activation_collapse" and check.verdict == "ok" for check in run.checks)
     yield "not_arrived", odd.get("kind") == "elsewhere"
     yield "other_call", bool(odd.get("places")) or odd.get("kind") in ("differs", "apart", "crossed")
     yield (

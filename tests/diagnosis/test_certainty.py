@@ -54,20 +54,22 @@ def test_a_class_with_a_message_that_no_page_has_is_not_certain():
 
 
 @pytest.mark.parametrize(
-    ("symptom", "key", "cause"),
+    ("symptom", "key", "cause", "fix"),
     [
-        ("lr_schedule_wrong", "health.lr_schedule_wrong.never", "does not call"),
-        ("lr_schedule_wrong", "health.lr_schedule_wrong.by_epoch", "once per batch"),
-        ("kv_cache_wrong", "health.kv_cache_wrong.moved", "rolled"),
-        ("grad_not_cleared", "health.grad_not_cleared.less_often", "less often"),
-        ("param_never_gets_grad", "health.param_never_gets_grad.cut_off", "detached"),
-        ("metric_of_wrong_values", "review.predictions_pile_up.what", "what the rule found"),
+        ("lr_schedule_wrong", "health.lr_schedule_wrong.never", "does not call", "scheduler.step"),
+        ("lr_schedule_wrong", "health.lr_schedule_wrong.by_epoch", "once per batch", "scheduler.step"),
+        ("lr_schedule_wrong", "health.lr_schedule_wrong.beyond_end", "once per batch", "Derive the length"),
+        ("kv_cache_wrong", "health.kv_cache_wrong.moved", "rolled", ""),
+        ("param_never_gets_grad", "health.param_never_gets_grad.cut_off", "detached", ""),
+        ("grad_param_not_in_optimizer", "health.grad_param_not_in_optimizer.left_out", "left out", "add_param_group"),
+        ("metric_of_wrong_values", "review.predictions_pile_up.what", "what the rule found", ""),
+        ("grad_not_cleared", "health.grad_not_cleared.less_often", "less often", ""),
     ],
 )
-def test_what_a_check_observed_chooses_the_cause(symptom: str, key: str, cause: str) -> None:
+def test_what_a_check_observed_chooses_the_cause(symptom: str, key: str, cause: str, fix: str) -> None:
     """A page lists causes for all that its check may observe; a rule of the review says itself what is wrong."""
     row = CheckResult(
         symptom, "t", "", "what the rule found", "warn", tier=1, observed_message=Message(key), evidence=("line 3",)
     )
     found = diagnose(Evidence(checks=(row,), framework="torch", clean_end=True), MATCHER).findings[0]
-    assert cause in found.causes[0] and found.evidence[-1] == "line 3"
+    assert cause in found.causes[0] and fix in found.fixes[0] and found.evidence[-1] == "line 3"

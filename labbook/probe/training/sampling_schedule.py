@@ -149,10 +149,10 @@ class Schedule:
 
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
-        reason = (
-            "the time budget of the probe was used up: %d steps were inspected" % self.looks if self._limited else ""
+        return (
+            "tensors at some of the planned steps",
+            "the time budget of the probe was used up" if self._limited else "",
         )
-        return "tensors at some of the planned steps", reason
 
     def _seconds_over_budget(self, now):
         """Seconds until the budget allows another dense step."""

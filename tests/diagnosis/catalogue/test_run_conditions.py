@@ -58,6 +58,19 @@ def test_the_likeliest_cause_for_this_run_comes_first(flight: dict[str, object],
     assert ("epsilon" in found.causes[0]) == (cause == "logarithm")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "cause"), [("ok", "no longer match"), ("fail", "does not depend"), ("", "does not depend")]
+)
+def test_outputs_that_differ_are_no_cause_of_a_loss_at_chance(verdict: str, cause: str) -> None:
+    stuck = dataclasses.replace(WRONG, id="loss_at_chance", family="convergence", tier=2)
+    outputs = dataclasses.replace(WRONG, id="activation_collapse", verdict=verdict, family="activation", tier=3)
+    run = dataclasses.replace(RUN, checks=(stuck, outputs))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings
+    (at_chance,) = [one for one in found if one.symptom == "loss_at_chance"]
+    assert cause in at_chance.causes[0]
+    assert any("does not depend" in one for one in at_chance.causes) == (verdict != "ok")
+
+
 @in_one_test(
     ("step", "wrapper", "cause"),
     [(1, "", "its own weights"), (1, "DistributedDataParallel", "inner model"), (7, "", "inner model")],
@@ -170,6 +183,9 @@ def test_the_fix_names_the_package_of_a_module(message: str, package: str) -> No
         ("X has 4 features, but Ridge is expecting 5 features as input.", "other columns"),
         ("weight tensor should be defined either for all 4 classes or no classes", "class weights"),
         ("'list' object cannot be interpreted as an integer", "tuple, list or dict"),
+        ("Environment version `v0` for `Pendulum` is deprecated. Please use `Pendulum-v1` instead.", "was removed"),
+        ("Environment version `v9` for environment `CartPole` doesn't exist.", "was removed"),
+        ("Environment `MyEnv` doesn't exist.", "not imported before"),
         ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "two ranks use the same GPU"),
         ("[Errno 11] Unable to synchronously open file (unable to lock file, errno = 11)", "locked"),
     ],
