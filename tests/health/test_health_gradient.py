@@ -235,6 +235,16 @@ def test_an_unfrozen_backbone_is_only_noted(ask, make_model):
     assert ask("grad_param_not_in_optimizer", signals=head).verdict == "fail"
 
 
+@pytest.mark.parametrize(("stale", "named"), [({}, True), ({"0": {"tensors": 2, "held": 2}}, False)])
+def test_a_model_that_no_optimizer_was_given_is_named(ask, stale, named):
+    """An optimizer that holds an older copy of the model was made too early: that is another fault."""
+    signals = loop(outside=["net.0.weight"], outside_n=1, models_left_out=["Encoder"], stale=stale)
+    found = ask("grad_param_not_in_optimizer", signals=signals)
+    assert found.verdict == "fail"
+    assert ("no optimizer holds a parameter of Encoder" in found.evidence) == named
+    assert list(found.where) == (["module"] if named else ["parameter"])
+
+
 @pytest.mark.parametrize(("last", "verdict"), [(1e-16, "ok"), (0.9, "fail")])
 def test_steps_that_have_nothing_left_to_learn_may_change_nothing(ask, make_series, last, verdict):
     signals = loop(unchanged={"0": {"checked": 12, "unchanged": 6, "streak": 6}})

@@ -216,6 +216,9 @@ def optimizers_hold_all(run: Run, signals: Signals) -> Outcome | None:
     if _only_judges(signals) and not stale:
         fixed = message("health.grad_param_not_in_optimizer.fixed_models")
         return Outcome("note", observed, (*evidence, fixed), {"parameter": outside[0]})
+    if (models := signals.loop.get("models_left_out", [])) and not stale:
+        left_out = message("health.grad_param_not_in_optimizer.left_out", names=join_names(models))
+        return Outcome(verdict, observed, (left_out, *evidence), {"module": models[0]})
     return Outcome(verdict, observed, evidence, {"parameter": outside[0]})
 
 
@@ -224,9 +227,7 @@ def _only_judges(signals: Signals) -> bool:
 
     An optimizer made with the parameters of another network holds them twice, or finds no gradient when it steps.
     """
-    if not signals.loop.get("outside_models") or signals.loop.get("held_twice", 0):
-        return False
-    return has_gradients(signals)
+    return bool(signals.loop.get("outside_models")) and not signals.loop.get("held_twice") and has_gradients(signals)
 
 
 def _is_backbone(signals: Signals, outside: Sequence[str], total: int) -> bool:
@@ -248,11 +249,10 @@ def optimizer_is_fresh(run: Run, signals: Signals) -> Outcome:
     """
     stale = signals.loop.get("stale", {})
     for opt, facts in stale.items():
-        tensors, held = facts.get("tensors", 0), facts.get("held", 0)
-        if tensors:
+        if tensors := facts.get("tensors", 0):
             number = f" {opt}" if len(stale) > 1 else ""
-            observed = message("health.optimizer_params_stale.stale", bad=tensors, total=held, number=number)
-            return Outcome("fail", observed)
+            values = {"bad": tensors, "total": facts.get("held", 0), "number": number}
+            return Outcome("fail", message("health.optimizer_params_stale.stale", **values))
     return Outcome("ok", message("health.optimizer_params_stale.ok"))
 
 

@@ -207,6 +207,8 @@ class Loop(Event, total=False):
     out_of_bounds: list[OutOfBounds]
     cast_ignored: dict[str, str]
     outside_models: bool
+    models_left_out: list[str]
+    models_left_out_n: Count
     held_twice: Count
     idle: Idle
     restarts: ProgramRuns

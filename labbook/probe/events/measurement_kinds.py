@@ -143,7 +143,8 @@ keyed by the number of the optimizer as text; those that would be empty are left
   one after 20 backwards (paddle: after 3); `never_called`: those of them whose module was never called; `trainable_n`:
   trainable parameter tensors; `judged`: backwards when these were looked at.
 - `outside`: names of trainable parameters that got a gradient and that no optimizer seen so far holds;
-  `outside_models`: all of them are in models in evaluation mode, of which no optimizer holds anything.
+  `outside_models`: all of them are in models in evaluation mode, of which no optimizer holds anything;
+  `models_left_out`: classes of the models with some of them, of which no optimizer holds anything.
 - `stale`: parameters held by it, in no model seen in a forward, that never had a gradient.
 - `backward_in_eval`: backwards whose model, trained by an optimizer, was in eval mode / in train mode; `stochastic`:
   it holds Dropout with p > 0 or batch norm. `nograd_in_train`: forwards.

@@ -46,6 +46,9 @@ def note_parameters(inspector, loop, models, held, had_gradient, were_called, ju
                     uncalled.append(table.names[at])
     loop.names.update(never_grad=never, outside=outside, toggled=inspector.toggled, never_called=uncalled)
     loop.names["idle_flags"] = [flag for _, table in models for flag in _idle_flags(table, inspector.describer)]
+    loop.names["models_left_out"] = [
+        root.name for root, table in models if root in judges and not any(id(weak()) in held for weak in table.held)
+    ]
     loop.facts.update(trainable_n=trainable, frozen=frozen, elements=elements, judged=loop.backwards)
     loop.facts["outside_models"] = bool(judges) and not any(root in trained or root.training() for root in judges)
     return known, reached

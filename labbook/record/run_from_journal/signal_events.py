@@ -165,7 +165,7 @@ def _limit_rows(events: tuple[Tensors, ...]) -> tuple[Tensors, ...]:
 
 _MODEL_TOTALS = (
     *("never_grad", "never_grad_n", "never_called", "never_called_n", "trainable_n", "outside", "outside_n", "stale"),
-    *("elements", "frozen", "toggled", "toggled_n"),
+    *("models_left_out", "elements", "frozen", "toggled", "toggled_n"),
 )
 """Totals computed from models that are still alive; at exit there may be none."""
 

@@ -42,7 +42,7 @@ def test_short_runs_inside_functions_with_adamw_are_known_to_the_end(probed):
     loop = done.of("loop")[-1]
     assert (loop["optimizers"], loop["judged"]) == (2, 6)
     assert loop["never_grad"] == ["unused.weight", "unused.bias"]
-    assert loop["outside"] == ["weight", "bias"]
+    assert (loop["outside"], loop["models_left_out"]) == (["weight", "bias"], ["Linear"])
     assert loop["stale"]["1"]["tensors"] == 2
     assert not [leaf for graph in done.of("graph") for leaf in graph["foreign"] if leaf["parameter"]]
     assert [model["spectral_eval_first"] for model in done.of("model") if model["root"].endswith("Network")] == [
