@@ -96,3 +96,31 @@ def test_dropout_that_is_active_in_evaluation_on_purpose(tmp_path, doc, verdict)
     run = run_of(tmp_path, doc + ALWAYS_DROPS, signals=signals)
     found = {row.id: row.verdict for row in checklist(run, load_check_pages(tmp_path), check_code(run))}
     assert found.get("dropout_active_in_eval", "ok") == verdict
+
+
+RESUMES = """
+import torch
+model, begin = torch.nn.Linear(4, 1), 0
+optimizer = torch.optim.Adam(model.parameters())
+if resume:
+    saved = torch.load(resume)
+    model.load_state_dict(saved["model"])
+    begin = saved["epoch"]
+for epoch in range(begin, 9):
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loaded", "named"),
+    [
+        ((), []),
+        (({"what": "model", "step": 0},), ["optimizer_state_not_restored"]),
+        (({"what": "model", "step": 90},), []),
+        (({"what": "optimizer", "step": 0},), []),
+    ],
+)
+def test_only_a_run_that_loaded_weights_is_resumed_without_its_optimizer(tmp_path, loaded, named):
+    """The same code also trains from the beginning, and loads its best weights at the end."""
+    signals = (Signals("a", loaded=loaded, loop={"steps": 5, "backwards": 5}),)
+    assert [check.id for check, _ in check_code(run_of(tmp_path, RESUMES, signals=signals))] == named
