@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import AS_IS, constant, number, without_form
 from labbook.review.loaders import find_loader
-from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, loop_of, member_key, of_type, walk
+from labbook.review.names import (
+    LOOPS,
+    SCOPES,
+    assigns,
+    dotted_target,
+    last_name,
+    last_names,
+    loop_of,
+    member_key,
+    of_type,
+    walk,
+)
 from labbook.review.rules.evaluation.metric_values import METRICS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 _CURVES = ("roc_auc_score", "average_precision_score", "roc_curve", "precision_recall_curve")
 _JOINING = ("cat", "concat", "concatenate", "array", "stack", "vstack", "hstack")
+_MEASURES = re.compile(r"loss|criterion|entropy|accuracy")
 _CONVERSIONS = AS_IS | {"cpu", "numpy", "tolist", "item", "int", "long", "ravel", "contiguous"}
 
 
@@ -25,23 +38,47 @@ _CONVERSIONS = AS_IS | {"cpu", "numpy", "tolist", "item", "int", "long", "ravel"
     row="loop-bug",
 )
 def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
-    """What was set to 0 before a loop over batches is assigned in it, so that only the last batch counts after it."""
+    """What was 0 before a loop over batches, or is measured in an evaluation, is that of the last batch after it."""
     for loop in source.of_type(ast.For):
-        if find_loader(code, source, loop.iter) is None:
+        loader = find_loader(code, source, loop.iter)
+        if loader is None:
             continue
+        is_evaluation = _is_evaluation(source, loop) and _has_batches(code, loader)
         for statement in (one for one in loop.body if isinstance(one, ast.Assign)):
             name = dotted_target(statement.targets[0])
             start = code.value(source, name, loop) if name else None
             names = [one for one in of_type(walk(loop.body), ast.Name) if one.id == name]
-            is_measured = any(is_call(one, "sum", "item") for one in walk([statement]))
-            if (
-                start is not None
-                and number(start) == 0.0
-                and is_measured
-                and len(names) == 1
-                and _is_read_after(source, loop, name)
-            ):
+            is_total = start is not None and number(start) == 0.0
+            is_measured = is_total and any(is_call(one, "sum", "item") for one in walk([statement]))
+            is_measured |= is_evaluation and _is_value_of_batch(statement.value)
+            if is_measured and len(names) == 1 and _is_read_after(source, loop, name):
                 yield Hit(statement, {"total": name, "code": ast.unparse(statement)})
+
+
+def _is_value_of_batch(node: ast.expr) -> bool:
+    """Whether a value is what a loss or metric returns, or the mean over all elements."""
+    made = without_form(node)
+    is_mean = is_call(made, "mean") and not made.args and not made.keywords
+    return is_mean or (isinstance(made, ast.Call) and bool(_MEASURES.search(last_name(made.func).lower())))
+
+
+def _is_evaluation(source: Source, loop: ast.For) -> bool:
+    """Whether a loop runs over all batches without gradients."""
+    if any(isinstance(one, ast.Break) for one in walk(loop.body)):
+        return False
+    function = source.function(loop)
+    blocks = [item.context_expr for one in source.parents_of(loop) for item in getattr(one, "items", ())]
+    decorators = function.decorator_list if function is not None else []
+    return any(last_names(one) & {"no_grad", "inference_mode"} for one in (*blocks, *decorators))
+
+
+def _has_batches(code: Code, loader: Kind) -> bool:
+    """Whether a loader divides its data as another one does: a size of its own may be that of all held-out data."""
+    given = [argument(call, 1, "batch_size") for call in code.calls_in(loader.source, "DataLoader")]
+    sizes = [ast.unparse(one) for one in given if one is not None and not is_call(one, "len")]
+    own = argument(loader.call, 1, "batch_size")
+    is_plain = loader.name.startswith(("torch.utils.", "paddle.io."))
+    return is_plain and own is not None and sizes.count(ast.unparse(own)) > 1
 
 
 def _is_read_after(source: Source, loop: ast.For, name: str) -> bool:
