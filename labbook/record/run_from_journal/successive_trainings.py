@@ -41,10 +41,11 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
         script: Text of the program.
 
     Returns:
-        `metric`: what the program reports once a training, else "loss". `rows`, one a training: `number`, `params`
-        (options of the optimizer, dropout, sizes of model and batch, values of loops around it that differ), `steps`,
-        `first`, `best`, `last`, `duration_s`. If they differ, `best`: the number of the best training, `value`: its
-        value, `series`: the name of the series with its loss. Equal ones (folds, seeds) have `mean`, `low` and `high`.
+        `metric`: what the program reports of each training, else "loss"; `once`: whether that is one value a training.
+        `rows`, one a training: `number`, `params` (options of the optimizer, dropout, sizes of model and batch, values
+        of loops around it that differ), `steps`, `first`, `best`, `last`, `duration_s`. If they differ, `best`: the
+        number of the best training, `value`: its value, `series`: the name of the series with its loss. Equal ones
+        (folds, seeds) have `mean`, `low` and `high`.
     """
     found = find_trainings(processes)[:_MOST]
     if not found:
@@ -55,24 +56,24 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     # A pool reports its results in any order.
     nothing: tuple[str, list[Series], float | None] = ("", [], None)
     metric, reported, mean = nothing if is_pool else _find_reported_metric(run, _logged_once(found), len(found))
+    is_once = bool(reported) and all(len(series.values) == 1 for series in reported)
     rows: list[dict[str, Any]] = []
     for number, one in enumerate(found):
         own, counts = reported[number] if reported else losses.get(one.loss_name), count_steps(one.process)
-        is_single = bool(reported) and len(reported[number].values) == 1
         rows.append(
             {
                 "number": number,
                 "params": options[number],
                 "steps": sum(max(counts.get(o.get("index", 0), 0) for o in phase.optimizers) for phase in one.phases),
                 "first": own.first if own is not None else None,
-                "best": None if own is None else own.last if is_single else run_best(run, own),
+                "best": None if own is None else own.last if is_once else run_best(run, own),
                 "last": own.last if own is not None else None,
                 "duration_s": max(0.0, one.phases[-1].end - one.begin),
             }
         )
     results: list[float | None] = [each.last for each in reported] or [row["best"] for row in rows]
     values = [value for value in results if value is not None and math.isfinite(value)]
-    facts = {"metric": metric or "loss", "rows": rows}
+    facts = {"metric": metric or "loss", "once": is_once, "rows": rows}
     if len(values) < len(rows):
         return facts
     if not any(options):

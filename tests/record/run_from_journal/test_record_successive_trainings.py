@@ -17,6 +17,7 @@ from labbook.record.run_from_journal.successive_trainings import (
     trainings_as_trials,
 )
 from labbook.report.entry.entry_front_matter import entry_meta
+from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.title import run_title
 from labbook.report.series_choice import is_of_batches
 from labbook.store.config import Config
@@ -188,8 +189,19 @@ def test_step_times_are_compared_by_their_median():
         ((0.5, 0.75), "3 trainings, lowest loss 2 on average (1 to 3)"),
     ],
 )
-def test_repeats_are_told_by_what_the_program_reports_of_each(values, title):
-    check_title(values, title)
+def test_repeats_are_told_by_what_the_program_reports_of_each(values, title, tmp_path):
+    run = run_of(3.0, 1.0, 2.0)
+    reported = Series("RMSE", "text", tuple(range(len(values))), *[tuple(values)] * 3, len(values), 0)
+    run = Run(**{**vars(run), "series": (*run.series, reported)})
+    facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
+    assert "best" not in facts and [row["params"] for row in facts["rows"]] == [{}] * 3
+    shown = Run(**{**vars(run), "captured": {"trainings": facts}})
+    assert run_title(shown) == f"train.py: finished, {title}"
+    assert not is_of_batches(reported, shown)  # the best of one value a training is no median
+    # One value a training is a result: whether it is the best of its epochs is not known.
+    page = entry_markdown(shown, Notebook(NotebookPaths(tmp_path), Config(language="en")))
+    (header,) = [line for line in page.splitlines() if line.startswith("| Training |")]
+    assert ("best" not in header) == facts["once"] == (facts["metric"] == "RMSE")
 
 
 @pytest.mark.parametrize(("epochs", "end"), [("val_acc", "val/accuracy"), ("acc", "best_acc")])
@@ -203,17 +215,6 @@ def test_repeats_are_told_by_what_is_printed_at_their_end(epochs, end, tmp_path)
     notebook = Notebook(NotebookPaths(tmp_path), Config(language="en"))
     known = add_findings(notebook, replace(run, captured={"trainings": facts}))
     assert (known.primary, known.title.partition(" on ")[0]) == (end, f"train.py: finished, 3 trainings, {end} 0.8")
-
-
-def check_title(values, title):
-    run = run_of(3.0, 1.0, 2.0)
-    reported = Series("RMSE", "text", tuple(range(len(values))), *[tuple(values)] * 3, len(values), 0)
-    run = Run(**{**vars(run), "series": (*run.series, reported)})
-    facts = successive_trainings(run, without_options(events("O0 s0 O1 s1 O2 s2")))
-    assert "best" not in facts and [row["params"] for row in facts["rows"]] == [{}] * 3
-    shown = Run(**{**vars(run), "captured": {"trainings": facts}})
-    assert run_title(shown) == f"train.py: finished, {title}"
-    assert not is_of_batches(reported, shown)  # the best of one value a training is no median
 
 
 @pytest.mark.parametrize(
