@@ -16,7 +16,7 @@ from labbook.capture.metric_names import (
     has_split,
     metric_name,
 )
-from labbook.model.metric_kinds import COUNTERS, SPLITS
+from labbook.model.metric_kinds import COUNTERS, SPLITS, metric_kind
 
 _NUMBER = (
     r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
@@ -141,7 +141,8 @@ class _NamedValues:
         name, is_strong = named
         is_alone = match.group().strip() == line.strip(" \t-=*#>")
         follows = bool(self.values) and bool(_LISTED.fullmatch(line, self._end, start))
-        value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows)
+        is_reward = self.is_placed and metric_kind(name).quantity == "reward"  # those of CartPole are whole numbers
+        value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows, whole=is_reward)
         if value is None:
             return
         if not self.is_placed and _SPREAD.match(line, match.end()):
@@ -220,15 +221,19 @@ def _split_before(name: str) -> str:
     return "" if split == "best" else split
 
 
-def _value(match: re.Match[str], *, strong: bool, placed: bool) -> float | None:
-    """Returns the number after a name, or `None` if it is not written like a metric."""
+def _value(match: re.Match[str], *, strong: bool, placed: bool, whole: bool) -> float | None:
+    """Returns the number after a name, or `None` if it is not written like a metric.
+
+    Args:
+        whole: Whether the metric may be a whole number, whatever stands between the name and the number.
+    """
     number = match["number"]
     if match["of"]:
         whole = int(match["of"])
         return int(number) / whole if number.isdigit() and whole and "acc" in match["name"].lower() else None
     plain = number.lstrip("+-").isdigit()
     blank = match["separator"].isspace()
-    if plain and (blank or not strong):
+    if plain and not whole and (blank or not strong):
         return None
     if blank and not strong and not placed:
         return None

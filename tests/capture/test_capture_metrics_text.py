@@ -188,6 +188,10 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
     [
         ("Episode 5\tLast reward: 9.00\tAverage reward: 8.50", {"Last_reward": [(5, 9.0)], "reward": [(5, 8.5)]}),
         ("Episode 5, Reward Sum 9.0.", {"reward": [(5, 9.0)]}),
+        ("Episode 5\tReward 21\tAvg(20) 20.8", {"reward": [(5, 21.0)]}),
+        ("Episode: 5, score: 200, epsilon: 0.9", {"score": [(5, 200.0)]}),
+        ("Reward: 200", {}),
+        ("Episode 5 score 3 of 10", {}),
         ("test final score: 32/500 = 6.40% correct", {"test/accuracy": [(1, 6.4)]}),
         ("│ test_acc │ 0.893 │\n│ lr │ 0.1 │", {"test_acc": [(1, 0.893)]}),
         ("epoch: 0, batch_id: 0, auc: 0.55\nepoch: 0, batch_id: 9, auc: 0.6\nepoch: 0 done, auc: 0.62\n"
