@@ -229,8 +229,8 @@ def _value(match: re.Match[str], *, strong: bool, placed: bool, whole: bool) -> 
     """
     number = match["number"]
     if match["of"]:
-        whole = int(match["of"])
-        return int(number) / whole if number.isdigit() and whole and "acc" in match["name"].lower() else None
+        total = int(match["of"])
+        return int(number) / total if number.isdigit() and total and "acc" in match["name"].lower() else None
     plain = number.lstrip("+-").isdigit()
     blank = match["separator"].isspace()
     if plain and not whole and (blank or not strong):
