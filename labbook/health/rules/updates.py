@@ -162,20 +162,26 @@ def _advise_lower_rate(run: Run, signals: Signals, ratio: float) -> Message | No
 
 def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) -> Outcome | None:
     """One of the first updates is several times as large as the weights, and the loss is worse for it."""
-    first = [(max(v), p) for p in judged if (v := [r for s, r in _ratios(p) if s <= _FIRST])]
-    wiped = [(ratio, p) for ratio, p in first if ratio > _WIPED]
+    first = _largest_of_first_steps(judged)
+    wiped = [one for one in first if one[0] > _WIPED]
     series = next((s for s in process_series(run, signals, "loss") if len(s.values) > _FIRST), None)
     if series is None or len(wiped) <= 0.5 * len(first) or not wiped:
         return None
     after = [v for v in series.values[1 : 2 * _FIRST] if math.isfinite(v)]
     if not after or not series.values[0] > 0 or median(after) < 1.5 * series.values[0]:
         return None
-    worst, parameter = max(wiped, key=lambda pair: pair[0])
-    observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
+    worst, step, parameter = max(wiped, key=lambda one: one[0])
+    observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
-    where = {"parameter": parameter.name, "step": 1}
-    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for _, p in wiped))  # later gradients have grown
+    where = {"parameter": parameter.name, "step": step}
+    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in wiped))  # later gradients have grown
     return Outcome("fail", observed, (evidence,), where, advice=advice)
+
+
+def _largest_of_first_steps(judged: Sequence[Parameter]) -> list[tuple[float, int, Parameter]]:
+    """Returns `(ratio, step, parameter)` of the largest of its first updates, for each parameter that has some."""
+    early = ((p, [(ratio, step) for step, ratio in _ratios(p) if step <= _FIRST]) for p in judged)
+    return [(*max(pairs, key=lambda pair: pair[0]), p) for p, pairs in early if pairs]
 
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
@@ -288,14 +294,14 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     looks small; where the loss came down again, the steps were none too large.
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
-    first = [(max(v), p) for p in judged if (v := [ratio for step, ratio in _ratios(p) if step <= _FIRST])]
-    large = [(ratio, p) for ratio, p in first if ratio > _SHATTERED]
+    first = _largest_of_first_steps(judged)
+    large = [one for one in first if one[0] > _SHATTERED]
     if not large or len(large) <= 0.5 * len(first):
         return _leaps(run, signals)
-    worst, parameter = max(large, key=lambda pair: pair[0])
-    observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name)
-    where = {"parameter": parameter.name, "step": 1}
-    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for _, p in large))
+    worst, step, parameter = max(large, key=lambda one: one[0])
+    observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
+    where = {"parameter": parameter.name, "step": step}
+    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in large))
     return Outcome("fail", observed, where=where, advice=advice)
 
 
