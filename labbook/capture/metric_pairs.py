@@ -40,7 +40,7 @@ _ANY_SPLIT = "|".join(sorted(SPLITS, key=len, reverse=True))
 _SPLIT_PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})"
     rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)"
-    rf"(?P<number>\d{{1,9}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))"
+    rf"(?P<number>\d{{1,40}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))"
     r"(?![ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)",
     re.IGNORECASE,
 )

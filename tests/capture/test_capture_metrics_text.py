@@ -180,6 +180,8 @@ def test_an_evaluation_in_batches_is_its_last_mean():
 def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
     found = read("Epoch 1: train 0.42 val 0.39 acc 88.1 %\nEpoch 2: train 0.32 val 0.29 acc 90.1 %")
     assert found["train"] == [(1, 0.42), (2, 0.32)] and found["val"] == [(1, 0.39), (2, 0.29)]
+    large = "59480062595797553774592.0000"
+    assert read(f"epoch 1 train {large} val {large}")["val"] == [(1, float(large))]
     assert read("splits: train 0.8 val 0.2\nepoch 1: train 960 val 240") == {}
 
 

@@ -189,6 +189,18 @@ def test_parameters(ask, make_model, looks):
     assert ask("nonfinite_parameter", signals={"models": (model,), "tensors": fine}).verdict == "ok"
 
 
+@pytest.mark.parametrize(("bad", "verdicts"), [(0, ("ok", "note")), (9, ("fail", "warn"))])
+def test_a_norm_that_overflows_is_not_a_weight_or_gradient_that_is_not_finite(
+    ask, make_model, make_series, looks, bad, verdicts
+):
+    """The norm of weights of 1e20 is infinite in float32."""
+    rows = looks(params=lambda step: [{"i": 0, "w": math.inf, "bad": bad, "g": math.inf, "g_bad": bad}])
+    signals = {"models": (make_model("Linear"),), "tensors": rows}
+    norm = make_series("grad_norm", [1.0, math.inf, 9.0])
+    found = (ask("nonfinite_parameter", signals=signals), ask("nonfinite_gradient", norm, signals=signals))
+    assert tuple(one.verdict for one in found) == verdicts
+
+
 def test_a_logger_that_hides_nan(ask, make_series):
     loss = make_series("loss", [1.0] * 20 + [NAN] * 40)
     assert (

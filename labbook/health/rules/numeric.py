@@ -73,6 +73,10 @@ def gradient_finite(run: Run, signals: Signals) -> Outcome:
             evidence.append(
                 message("health.nonfinite_gradient.parameter", step=step, name=parameter.name, values=values)
             )
+    # They are counted where the norm of a parameter is not finite: it may be too large for its data type.
+    counted = [row["g_bad"] for p in parameters_of(signals) for _, row in p.history if "g_bad" in row]
+    if counted and not any(counted):
+        return Outcome("note", message("health.nonfinite_gradient.overflow", step=outcome.where["step"]))
     if signals.flight.get("trigger") == "gradient":
         evidence = [*first_nonfinite.origin_sentences(signals.flight), *evidence]
         where = {**first_nonfinite.finding_place(signals.flight), **outcome.where}
@@ -192,7 +196,8 @@ def parameters_finite(run: Run, signals: Signals) -> Outcome:
     bad = []
     for parameter in parameters_of(signals):
         for step, row in parameter.history:
-            if row.get("bad", 0) or not math.isfinite(row.get("w") or 0.0):
+            # The norm of large numbers may be infinite in float32 while each of them is finite.
+            if row.get("bad", not math.isfinite(row.get("w") or 0.0)):
                 bad.append((step, parameter.name))
                 break
     if not bad:
