@@ -72,8 +72,8 @@ def test_the_advised_rate_is_that_of_the_first_step(ask, make_model, looks, make
     series = (make_series("loss", [0.5, 90.0, *[3.0 + i % 4 for i in range(60)]]), make_series("lr", [1.0] * 60))
     found = ask("update_too_large", *series, signals=signals)
     assert found.advice == "Lower the learning rate to about 0.1."
-    # The sentence is about the largest one.
-    assert found.where["step"] == 2 and "4e+07 times its norm in step 2" in found.observed
+    # The sentence is about the largest one; those before it may be what made the loss rise.
+    assert "4e+07 times its norm in step 2" in found.observed and "step" not in found.where
 
 
 @in_one_test(

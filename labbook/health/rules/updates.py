@@ -173,7 +173,7 @@ def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) ->
     worst, step, parameter = max(wiped, key=lambda one: one[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
-    where = {"parameter": parameter.name, "step": step}
+    where = {"parameter": parameter.name}  # without a step: those before it may have thrown the loss off already
     advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in wiped))  # later gradients have grown
     return Outcome("fail", observed, (evidence,), where, advice=advice)
 
@@ -300,7 +300,7 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
         return _leaps(run, signals)
     worst, step, parameter = max(large, key=lambda one: one[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
-    where = {"parameter": parameter.name, "step": step}
+    where = {"parameter": parameter.name}
     advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in large))
     return Outcome("fail", observed, where=where, advice=advice)
 
