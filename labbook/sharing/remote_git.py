@@ -43,8 +43,8 @@ _CAUSES = (
     ("sync.error.full", r"no space left|disk quota exceeded|file too large"),
     (
         "sync.error.denied",
-        r"permission denied|authentication failed|could not read (username|password)|\b40[13]\b|access denied"
-        r"|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
+        r"permission denied|authentication failed|could not read (username|password)|access denied"
+        r"|(?<![\w/.-])40[13](?![\w/.-])|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
         r"|insufficient permission|unable to create temporary object|read-?only",
     ),
     ("sync.error.other_owner", r"dubious ownership"),

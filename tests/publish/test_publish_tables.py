@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import replace
-from statistics import median
 
 from labbook.model.entry import Entry
 from labbook.publish.pages.compare_data import MAX_POINTS, compare_data, compare_files
@@ -142,8 +141,8 @@ def test_the_data_of_a_comparison(tmp_path):
 
     assert file.path == f"data/run/{row.id}.json" and file.key.endswith(":7")
     assert told["facts"]["words"] == {"--lr": "0.1", "command": "python train.py"}
-    level = float(f"{median(values[-500:]):.6g}")
-    assert told["metrics"]["loss"] == {"last": 0.0002, "best": level, "steps": 4999, "level": True}
+    # Each of the last 500 points improved: the last one is not good by chance.
+    assert told["metrics"]["loss"] == {"last": 0.0002, "best": 0.0002, "steps": 4999, "level": True}
     assert told["metrics"]["lr"]["best"] is None, "of a learning rate no value is the best"
     curve = told["curves"]["loss"]
     assert len(curve["x"]) == len(curve["y"]) <= MAX_POINTS + 8

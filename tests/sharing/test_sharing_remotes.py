@@ -108,7 +108,7 @@ def test_two_people_share_over_ssh(pair, ssh_address, monkeypatch):
     base = pair[0].paths.root.parent
     point_to(pair, f"{ssh_address}{base}/remote.git")
     exchange(pair)
-    point_to(pair, f"{ssh_address}{base}/nowhere1403.git")  # no status of HTTP
+    point_to(pair, f"{ssh_address}{base}/nowhere-403.git")  # no status of HTTP
     with pytest.raises(GitError, match="there is no repository at"):
         sync(pair[0])
     monkeypatch.setenv("GIT_SSH_COMMAND", os.environ["GIT_SSH_COMMAND"].replace("/id_ed25519 -o", "/host -o"))
