@@ -44,7 +44,8 @@ _CAUSES = (
     (
         "sync.error.denied",
         r"permission denied|authentication failed|could not read (username|password)|access denied"
-        r"|(?<![\w/.-])40[13](?![\w/.-])|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
+        r"|(?<![\w/.-])40[13](?![\w/.-])"
+        r"|not authorized|terminal prompts disabled|permission to .* denied|invalid credentials"
         r"|insufficient permission|unable to create temporary object|read-?only",
     ),
     ("sync.error.other_owner", r"dubious ownership"),
