@@ -28,7 +28,8 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _CALLS = 3
-_ALWAYS = 0.95
+_ALWAYS = 0.9
+"""Share of calls; the last batch of an epoch may be too small to be compared. Source: chosen by us."""
 _STEPS = 200
 _OF_CHANCE = 0.8
 _REWARDS = frozenset({"reward", "rewards", "rew", "return", "returns", "奖励", "回报"})
@@ -52,7 +53,7 @@ _HEAVY = 100
 def pairs_differ(run: Run, signals: Signals) -> Outcome | None:
     """Whether a contrastive loss compares samples with themselves, as positives or as negatives.
 
-    Source: a logical invariant (tier 1): a constant positive similarity or a symmetric table in 95 % of the calls.
+    Source: a logical invariant (tier 1): a constant positive similarity or a symmetric table in 9 of 10 calls.
     """
     for loss in training_losses(signals):
         seen, line = loss.get("observed", 0), loss.get("line", "")
