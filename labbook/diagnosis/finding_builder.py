@@ -10,11 +10,18 @@ from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.renamed_names import find_misspelling, find_rename, usual_imports
-from labbook.diagnosis.catalogue.run_conditions import OBSERVED, conditions_said, find_conditions, read_label_mark
+from labbook.diagnosis.catalogue.run_conditions import (
+    OBSERVED,
+    conditions_said,
+    find_conditions,
+    observed_cases,
+    read_label_mark,
+)
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.families.family_tables import load_tables, title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
+from labbook.model.check import cases_of
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
 from labbook.model.message import message as make_message
@@ -132,8 +139,8 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
     symptom = catalogue.symptoms.get(check.id)
     values = {name: str(value) for name, value in {**evidence.facts, **check.where}.items()}
     key = check.observed_message.key if check.observed_message else ""
-    said = [one.key.rpartition(".")[2] for one in (check.observed_message, *check.evidence_messages) if one]
-    conditions = find_conditions(values, evidence, None).union(f"{OBSERVED}{case}" for case in said)
+    cases = cases_of(check)
+    conditions = find_conditions(values, evidence, None).union(f"{OBSERVED}{case}" for case in cases)
     sentences: list[str] = []
     causes: Sequence[str] = ()
     fixes: Sequence[str] = (check.detail,) if check.detail else ()
@@ -145,7 +152,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         own = fixes if is_specific else ()
         causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
         # A case that was observed has its own cause; the others of the page are those of other cases.
-        met = (numbers[0] for name, numbers in symptom.when.items() if name in conditions and name.startswith(OBSERVED))
+        met = (cause for case, (cause, _) in observed_cases(symptom.when).items() if case in cases)
         causes = [wording.why[number - 1] for number in dict.fromkeys(met) if number] or causes
         fixes = [*own, *(fix for fix in fixes if fix not in own)]
     evidence_of_check = [*sentences, observed, *check.evidence]

@@ -38,7 +38,7 @@ from labbook.health.rules import (
     validation,
     wiring,
 )
-from labbook.model.check import Check, CheckPages, CheckWording, Outcome
+from labbook.model.check import Check, CheckPages, CheckWording, Outcome, cases_of
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import CheckResult, Run
@@ -231,7 +231,7 @@ def _row(check: Check, outcome: Outcome, pages: CheckPages) -> CheckResult:
 
 
 def _add_advice(row: CheckResult, outcome: Outcome, wording: Mapping[str, CheckWording]) -> CheckResult:
-    cases = [one.key.rpartition(".")[2] for one in (row.observed_message, *row.evidence_messages) if one]
+    cases = cases_of(row)
     english = wording["en"].first_advice(cases) if "en" in wording else ""
     page_words = {
         language: {**words, "detail": wording[language].first_advice(cases)}

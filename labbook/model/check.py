@@ -10,7 +10,7 @@ from labbook.frozen import dataclass
 from labbook.model.message import Message
 
 if TYPE_CHECKING:
-    from labbook.model.run import Run
+    from labbook.model.run import CheckResult, Run
     from labbook.model.signals import Signals
 
 FAMILIES = (
@@ -112,3 +112,8 @@ def check(
         return Check(id, family, tier, needs, function, whole)
 
     return decorate
+
+
+def cases_of(row: CheckResult) -> list[str]:
+    """Return which of the ways of its symptom a row observed: the last parts of the keys of its messages."""
+    return [one.key.rpartition(".")[2] for one in (row.observed_message, *row.evidence_messages) if one]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labbook.diagnosis.catalogue.pattern import fill_slots
-from labbook.diagnosis.catalogue.run_conditions import OBSERVED
+from labbook.diagnosis.catalogue.run_conditions import observed_cases
 from labbook.diagnosis.catalogue.symptom_catalogue import HEADINGS, load_catalogue
 from labbook.model.check import CheckPages, CheckWording
 from labbook.model.symptom import Symptom
@@ -54,8 +54,7 @@ def _wording(symptom: Symptom, framework: str) -> dict[str, CheckWording]:
     if key not in _wordings:
         if len(_wordings) >= _MOST_WORDINGS:
             _wordings.clear()
-        of_cases = [(name.removeprefix(OBSERVED), fix) for name, (_, fix) in symptom.when.items() if OBSERVED in name]
-        fixes = {case: fix for case, fix in of_cases if fix}
+        fixes = {case: fix for case, (_, fix) in observed_cases(symptom.when).items() if fix}
         found = {
             language: CheckWording(
                 said.check,

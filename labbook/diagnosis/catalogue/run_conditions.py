@@ -56,6 +56,15 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
     return evidence.conditions | met | set(asserted[:1])
 
 
+def observed_cases(when: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Case that a check may observe -> the numbers of its cause and its fix on a page, 0 for none.
+
+    Args:
+        when: Conditions of a page; see `Symptom.when`.
+    """
+    return {name.removeprefix(OBSERVED): numbers for name, numbers in when.items() if name.startswith(OBSERVED)}
+
+
 def conditions_said(keys: Iterable[str], raised: ObservedException | None, line: OutputLine | None) -> set[str]:
     """The conditions about what a message says and about the code that led to it.
 
