@@ -23,8 +23,6 @@ _MOST_BYTES = 200_000
 _MOST_CAUSES = 3
 _NONFINITE = "loss_nonfinite"
 _TESTS_NAN = re.compile(r"isnan|isinf|isfinite|(\b[\w.()]+) [!=]= \1")
-_OF_RESUMED = "optimizer_state_not_restored"
-"""A fault of a run that goes on from a checkpoint; the code that may do so also runs without one."""
 _VERDICTS = {"error": "fail", "warning": "warn", "note": "note"}
 
 
@@ -42,7 +40,7 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
         nan_exit = _find_nan_exit(run, files)
         loaded = [state for signals in run.signals for state in signals.loaded if not state.get("step")]
         is_resumed = any(state.get("what") == "model" for state in loaded)
-        shown = [rule for rule in RULES if rule.row and run.signals and (is_resumed or rule.symptom != _OF_RESUMED)]
+        shown = [rule for rule in RULES if rule.row and run.signals and (is_resumed or not rule.resumed)]
         rules = [*shown, *(rule for rule in RULES if nan_exit and rule.symptom == _NONFINITE)]
         violations = review_files(files, seconds=_SECONDS, rules=rules).violations if rules else ()
     except Exception:

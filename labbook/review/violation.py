@@ -71,6 +71,7 @@ class Rule:
         loop: Whether it checks hand-written loops; it is skipped if a trainer library runs the loop.
         row: Class of the row that it adds to the checklist of a run, for a fault that no measurement shows; "": none.
         explains: Whether it finds what the check of its symptom takes for a fault, done on purpose.
+        resumed: Whether its row is one of runs that began with loaded weights; the same code also runs without them.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Rule:
     loop: bool = False
     row: str = ""
     explains: bool = False
+    resumed: bool = False
 
     def message_key(self, part: str) -> str:
         """Return the key of a sentence: `part` is "what" (the description) or "advice"."""
@@ -97,11 +99,13 @@ def _rule(
     loop: bool = False,
     row: str = "",
     explains: bool = False,
+    resumed: bool = False,
 ) -> Callable[[Find], Rule]:
     """Turn the decorated function into a `Rule` of its name; see `Rule` for the arguments."""
 
     def decorate(find: Find) -> Rule:
-        return Rule(find.__name__.replace("_", "-"), symptom, severity, tier, find, source, loop, row, explains)
+        name = find.__name__.replace("_", "-")
+        return Rule(name, symptom, severity, tier, find, source, loop, row, explains, resumed)
 
     return decorate
 

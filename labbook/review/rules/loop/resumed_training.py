@@ -20,7 +20,9 @@ _MAKERS = ("load_from_checkpoint", "from_pretrained")
 _PLAIN = ("SGD", "Momentum")
 
 
-@warning("optimizer_state_not_restored", "PyTorch: saving a general checkpoint", loop=True, row="loop-bug")
+@warning(
+    "optimizer_state_not_restored", "PyTorch: saving a general checkpoint", loop=True, row="loop-bug", resumed=True
+)
 def resumed_without_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A training goes on at the epoch of a checkpoint, of which it loads the weights, and no state of the optimizer."""
     made = [call for call in source.of_type(ast.Call) if is_optimizer(source.dotted(call.func))]
