@@ -133,10 +133,11 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
     counts as well; for `nll_loss` the graph shows that its log softmax gets a softmax.
     """
     judged = False
+    training = training_losses(signals)
     validation = [
         loss for loss in signals.losses if loss.get("training") is False and loss.get("fn") == "cross_entropy"
     ]
-    for loss in (*training_losses(signals), *validation):
+    for loss in (*training, *validation):
         fn, seen = loss.get("fn", ""), loss.get("observed", 0)
         shares = {"cross_entropy": loss.get("prob_rows"), "bce_with_logits": loss.get("unit_range")}
         share = shares.get(fn)
@@ -149,7 +150,7 @@ def loss_gets_logits(run: Run, signals: Signals) -> Outcome | None:
             observed = message(key, function=fn, share=share, calls=seen)
             verdict = "warn" if loss in validation else "fail"
             return Outcome(verdict, observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
-    of_nll = [loss.get("line", "") for loss in training_losses(signals) if loss.get("fn") == "nll_loss"]
+    of_nll = [loss.get("line", "") for loss in training if loss.get("fn") == "nll_loss"]
     if of_nll and any(has_softmax_twice(graph.get("operations") or [], of_loss=True) for graph in signals.graphs):
         observed = message("health.softmax_before_cross_entropy.graph")
         return Outcome("fail", observed, called_in_sentence(of_nll[0]), place_of(of_nll[0]))

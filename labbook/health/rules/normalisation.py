@@ -20,7 +20,6 @@ _SETTLED = 5
 _LARGEST_EPS = 1e-3
 _SHRUNK = 0.9
 _ENLARGED = 1.15
-_REDUCED = 0.9
 _VARIED = 0.01
 """A variance beside which the usual `eps`, up to 1e-3, is small."""
 _UNTRAINED = 0.02
@@ -133,7 +132,7 @@ def norms_normalise(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.norm_output_wrong.enlarged", **values)
             return Outcome("warn", observed, where={"module": module.name})
         varied = min((variance for _, variance in looks), default=0.0)
-        if values and max(found) < _REDUCED and varied >= _VARIED and _asks_for_one(module, own):
+        if values and max(found) < _SHRUNK and varied >= _VARIED and _asks_for_one(module, own):
             observed = message("health.norm_output_wrong.reduced", **values, variance=varied)
             return Outcome("warn", observed, where={"module": module.name})
     return None

@@ -64,16 +64,14 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
         skipped = signals.loop.get("scaler", {}).get("skipped", 0)
         if facts.get("before_optimizer", 0) and updates >= 5 and not skipped:
             return Outcome("warn", message("health.lr_schedule_wrong.before", scheduler=kind))
-        planned = options.get("T_max")
-        length = float(planned) if isinstance(planned, (int, float)) else 0.0
+        length = _number(options.get("T_max"))
         anneals = kind.startswith("CosineAnnealing") and "Restart" not in kind
         if anneals and length and steps > 1.2 * length:
             observed = message(
                 "health.lr_schedule_wrong.beyond_end", scheduler=kind, length=length, steps=steps, updates=updates
             )
             return Outcome("fail" if steps > 2.5 * length and steps >= 0.9 * updates else "note", observed)
-        planned = options.get("total_steps", planned)
-        length = float(planned) if isinstance(planned, (int, float)) else 0.0
+        length = _number(options.get("total_steps", length))
         if run.status == "finished" and 0 < steps < _SHARE * length and 0.8 * length < updates < 1.25 * length:
             observed = message(
                 "health.lr_schedule_wrong.by_epoch", scheduler=kind, length=length, steps=steps, updates=updates
@@ -102,6 +100,11 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
     if low is not None:
         return low
     return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
+
+
+def _number(option: object) -> float:
+    """Returns an option of a scheduler; 0 where it is no number."""
+    return float(option) if isinstance(option, (int, float)) else 0.0
 
 
 def _disagrees_with_accumulation(run: Run, signals: Signals, facts: Mapping[str, Any], length: float) -> Outcome | None:

@@ -61,9 +61,7 @@ def sequence_ahead(signals: Signals, ahead: int, *, alone: bool = True) -> str:
 
 def _is_sequence(leaf: Leaf, ahead: int) -> bool:
     """Whether an input is a batch of sequences of ids, and no mask, or of real values that the target is ahead of."""
-    if not leaf.get("integer"):
-        return ahead > 0 and leaf.get("ahead") == ahead
-    return len(leaf.get("shape", ())) == 2 and (leaf.get("max") or 0) > 1
+    return _is_tokens(leaf) if leaf.get("integer") else ahead > 0 and leaf.get("ahead") == ahead
 
 
 def read_both_ways(signals: Signals) -> tuple[Module, str] | None:
@@ -134,7 +132,8 @@ def decoder_input(signals: Signals) -> str:
         for row in event.get("modules", [])
         if row.get("ids")
     }
-    sequences = {path: looks for path, looks in input_leaves(signals).items() if all(map(_is_tokens, looks))}
+    inputs = input_leaves(signals).items()
+    sequences = {path: looks for path, looks in inputs if all(_is_tokens(leaf) for _, _, leaf in looks)}
     for path, looks in sequences.items() if len(sequences) > 1 else ():
         same = [
             (step, leaf.get("min"), leaf.get("max"), math.prod(leaf.get("shape", ())))
@@ -148,9 +147,8 @@ def decoder_input(signals: Signals) -> str:
     return ""
 
 
-def _is_tokens(look: tuple[int, int, Leaf]) -> bool:
+def _is_tokens(leaf: Leaf) -> bool:
     """Whether an input is a batch of sequences of ids, and no mask."""
-    leaf = look[2]
     return bool(leaf.get("integer")) and len(leaf.get("shape", ())) == 2 and (leaf.get("max") or 0) > 1
 
 
