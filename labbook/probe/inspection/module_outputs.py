@@ -24,10 +24,9 @@ class ModuleOutputs:
 
     A framework implements `begin(root, table, first)`, `inspect_root(module, args, output)`, `_inspect_output(number,
     module, args, tensor)`: the fields of a module that has returned this tensor, `_row_variance(tensor)`: the smallest
-    variance of a row, `_bad(tensor)`: how many values of a
-    tensor are not finite, `_is_plain(tensor)`: whether its memory can be looked at, and `_silent_units(tensor)`:
-    `(silent, samples)`, which units were 0 for all of so many samples, or `None`; `silent` is an array of the
-    framework with `_size(silent)` elements.
+    variance of a row, `_bad(tensor)`: how many values of a tensor are not finite, `_is_plain(tensor)`: whether its
+    memory can be looked at, and `_silent_units(tensor)`: `(silent, samples)`, which units were 0 for all of so many
+    samples, or `None`; `silent` is an array of the framework with `_size(silent)` elements.
 
     Args:
         failed: `failed(where, error)` takes failures of ours.
@@ -109,9 +108,10 @@ class ModuleOutputs:
 
     def _least_row_variance(self, given):
         """The smallest variance over the last axis of what a normalisation was given; `None` for images, too."""
-        if given is None or len(given.shape) not in (2, 3) or not 0 < math.prod(given.shape) <= _MOST_NORMALISED:
+        if given is None or "float" not in self.stats.dtype(given) or not self._is_plain(given):
             return None
-        return self._row_variance(given) if "float" in self.stats.dtype(given) and self._is_plain(given) else None
+        is_looked_at = len(given.shape) in (2, 3) and 0 < math.prod(given.shape) <= _MOST_NORMALISED
+        return self._row_variance(given) if is_looked_at else None
 
     def _describe_input(self, args):
         """Statistics of what the first module is given: of the input, once the model itself has scaled it."""

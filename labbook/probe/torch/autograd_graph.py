@@ -285,3 +285,11 @@ def top_of_stack(torch):
     overrides = sys.modules["torch.overrides"]
     current = getattr(overrides, "_get_current_function_mode", None)
     return current() if current is not None else None
+
+
+def take_off(torch, mode):
+    """Removes a function mode that is on top; another one, which the program's are above, is switched off instead."""
+    if top_of_stack(torch) is mode:
+        mode.__exit__(None, None, None)
+    else:
+        mode.off = True

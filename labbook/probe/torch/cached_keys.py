@@ -5,7 +5,7 @@ A function mode is on the stack for the forwards of a few tokens. It reads what 
 
 from ..training.call_site import line_of, user_frame
 from ..wrapping import leave_out_one_frame
-from .autograd_graph import top_of_stack
+from .autograd_graph import take_off
 
 _JOINING = frozenset(["cat", "concat", "concatenate"])
 MOST_JOINS = 16
@@ -45,10 +45,8 @@ class CachedKeys:
     def end(self):
         """Removes the mode, where it is on top."""
         mode, self._mode = self._mode, None
-        if mode is not None and top_of_stack(self._inspector.framework) is mode:
-            mode.__exit__(None, None, None)
-        elif mode is not None:
-            mode.off = True
+        if mode is not None:
+            take_off(self._inspector.framework, mode)
 
     def _watching(self, torch):
         look, failed = self._look, self._inspector.failed

@@ -19,7 +19,7 @@ from ..inspection.nested import tensors_in
 from ..training.call_site import line_of, place_of, user_frame
 from ..wrapping import leave_out_one_frame
 from .attention_scale import score_scale
-from .autograd_graph import cut_mode, top_of_stack
+from .autograd_graph import cut_mode, take_off
 from .compiler import has_compiled
 
 MOST = 64
@@ -84,10 +84,7 @@ class FunctionalCalls:
         mode, self._mode = self._mode, None
         if mode is None:
             return
-        if top_of_stack(self.torch) is mode:
-            mode.__exit__(None, None, None)
-        else:
-            mode.off = True
+        take_off(self.torch, mode)
         root, self._root = self._root, None
         if self._armed is not None and self._armed[0] is root:
             self._write_cut()
