@@ -137,14 +137,14 @@ def test_the_data_of_a_comparison(tmp_path):
     row = run_row(each)
 
     (file,) = compare_files(source(each, each, facts={each.path: RunFacts(facts, "7")}))
-    told = json.loads(file.read())
+    data = json.loads(file.read())
 
     assert file.path == f"data/run/{row.id}.json" and file.key.endswith(":7")
-    assert told["facts"]["words"] == {"--lr": "0.1", "command": "python train.py"}
+    assert data["facts"]["words"] == {"--lr": "0.1", "command": "python train.py"}
     # Each of the last 500 points improved: the last one is not good by chance.
-    assert told["metrics"]["loss"] == {"last": 0.0002, "best": 0.0002, "steps": 4999, "level": True}
-    assert told["metrics"]["lr"]["best"] is None, "of a learning rate no value is the best"
-    curve = told["curves"]["loss"]
+    assert data["metrics"]["loss"] == {"last": 0.0002, "best": 0.0002, "steps": 4999, "level": True}
+    assert data["metrics"]["lr"]["best"] is None, "of a learning rate no value is the best"
+    curve = data["curves"]["loss"]
     assert len(curve["x"]) == len(curve["y"]) <= MAX_POINTS + 8
     assert 77.0 in curve["y"] and None in curve["y"] and curve["x"][-1] == 4999
     assert b"/home" not in file.read()

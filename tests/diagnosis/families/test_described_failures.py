@@ -1,4 +1,4 @@
-"""Failures told in words or at the end of a long log, and remarks that sound alike and report none."""
+"""Failures described in sentences or at the end of a long log, and remarks of similar wording that report none."""
 
 from __future__ import annotations
 
