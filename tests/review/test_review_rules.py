@@ -173,6 +173,30 @@ def test_an_operation_that_is_not_finite_everywhere_unless_its_argument_is_bound
     assert review_files([script]).violations == ()
 
 
+@pytest.mark.parametrize(
+    ("made", "vectors", "found"),
+    [
+        ("s.p = nn.Parameter(torch.randn(12, 8))", "s.e(x)", True),
+        ("s.p = nn.Parameter(torch.randn(12, 8))", "s.e(x) + s.p", False),
+        ("s.p = nn.Parameter(torch.randn(1, 1, 8))", "torch.cat([s.p.expand(len(x), 1, 8), s.e(x)], 1)", True),
+        ("s.register_buffer('p', torch.randn(12, 8))", "s.p + s.e(x)", False),
+    ],
+)
+def test_a_tensor_of_the_model_that_is_added_to_tokens_may_be_their_positions(tmp_path, made, vectors, found):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nfrom torch import nn\nclass Net(nn.Module):\n    def __init__(s):\n        super().__init__()\n"
+        "        s.e, s.t = nn.Embedding(10, 8), nn.TransformerEncoderLayer(8, 2, batch_first=True)\n"
+        f"        {made}\n    def forward(s, x):\n        return s.t({vectors})\n"
+        "def train(net, x, loss_fn):\n    loss_fn(net(x)).backward()\n",
+        encoding="utf-8",
+    )
+
+    noted = [one.rule for one in review_files([script]).violations]
+
+    assert noted == (["positions-missing"] if found else [])
+
+
 def test_data_that_is_scaled_once_is_not_noted(tmp_path):
     script = tmp_path / "data.py"
     script.write_text("import torch\nx = torch.randn(9, 3)\nx = (x - x.mean(0)) / x.std(0)\n", encoding="utf-8")

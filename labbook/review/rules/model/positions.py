@@ -46,7 +46,7 @@ def positions_missing(code: Code, source: Source) -> Iterator[Hit]:
     for node in models:
         made = list(of_type(ast.walk(node), ast.Call))
         names = {dotted.rpartition(".")[2] for one in made if (dotted := source.dotted(one.func)).startswith(LAYERS)}
-        if "Embedding" not in names or not names & _MIXING:
+        if "Embedding" not in names or not names & _MIXING or _adds_own_tensor(node):
             continue
         first = next(one for one in made if source.dotted(one.func).rpartition(".")[2] == "Embedding")
         yield Hit(first, {"model": node.name, "attention": min(names & _MIXING)})
@@ -117,6 +117,17 @@ def rotated_queries_only(code: Code, source: Source) -> Iterator[Hit]:
         elsewhere = any("rot" in one.lower() or "rope" in one.lower() for one in names_in(code, source, other))
         if len(found) == 1 and is_local and not elsewhere and _is_read_once(code, found[0]):
             yield Hit(found[0], {"call": ast.unparse(found[0]), "other": ast.unparse(other)})
+
+
+def _adds_own_tensor(model: ast.ClassDef) -> bool:
+    """Whether a parameter or buffer of a model is added to something: it may be positions, whatever it is called."""
+    inside = list(ast.walk(model))
+    assigned = [one for one in of_type(inside, ast.Assign) if is_call(one.value, "Parameter", "create_parameter")]
+    own = {last_name(target) for one in assigned for target in one.targets} - {""}
+    buffers = (one.args[0] for one in calls_of(inside, "register_buffer") if one.args)
+    own |= {str(name.value) for name in buffers if isinstance(name, ast.Constant)}
+    sums = [one for one in inside if isinstance(one, (ast.BinOp, ast.AugAssign)) and isinstance(one.op, ast.Add)]
+    return any(part.attr in own for one in sums for part in of_type(ast.walk(one), ast.Attribute))
 
 
 def _score_sides(source: Source, node: ast.AST) -> list[ast.expr]:
