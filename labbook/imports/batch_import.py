@@ -13,7 +13,8 @@ from pathlib import Path
 
 from labbook.errors import GitError, NothingFoundError, UsageError
 from labbook.frozen import dataclass
-from labbook.imports.imported_run import LEFT_OUT, NO_STATUS, NO_TIMES, TRUNCATED, ImportedRun, Reader
+from labbook.imports.imported_run import NO_STATUS, NO_TIMES, ImportedRun, Reader
+from labbook.imports.logged_content import LEFT_OUT, TRUNCATED
 from labbook.imports.neutral_run import id_tail, join_series, new_id, picture_names, to_run
 from labbook.model.message import Message
 from labbook.model.run import Run

@@ -17,7 +17,8 @@ from typing import Any
 from labbook.capture.tables.csv_columns import CsvColumns
 from labbook.capture.tables.csv_rows import DOWNLOAD, CsvRows, RunKey
 from labbook.capture.tables.csv_tables import SUFFIXES, CsvTable, open_table
-from labbook.imports.imported_run import NO_STATUS, NO_TIMES, ImportedRun, Reader, parse_typed, read_yaml, root_of, walk
+from labbook.imports.imported_files import read_yaml, root_of, walk
+from labbook.imports.imported_run import NO_STATUS, NO_TIMES, ImportedRun, Reader, parse_typed
 
 _PARAMETER_FILES = ("hparams.yaml", "args.yaml", "config.yaml", "params.yaml")
 _GENERIC = ("metrics", "results", "log", "logs", "history", "training", "progress")

@@ -10,18 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from labbook.capture.tables.series_collector import SeriesCollector
-from labbook.imports.imported_run import (
-    NO_STATUS,
-    NO_TIMES,
-    UNREADABLE,
-    ImportedRun,
-    Reader,
-    experiment_of,
-    name_below,
-    read_object,
-    root_of,
-    walk,
-)
+from labbook.imports.imported_files import read_object, root_of, walk
+from labbook.imports.imported_run import NO_STATUS, NO_TIMES, UNREADABLE, ImportedRun, Reader, experiment_of, name_below
 
 _STATE = "trainer_state.json"
 _PARAMS = ("num_train_epochs", "max_steps", "train_batch_size", "logging_steps", "eval_steps", "save_steps")

@@ -16,26 +16,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from labbook.capture.tables.series_collector import SeriesCollector
-from labbook.imports.imported_run import (
-    MAX_PICTURES,
-    MAX_TEXT,
-    MAX_TEXTS,
-    OUTSIDE,
-    UNREADABLE,
-    ImportedRun,
-    LoggedText,
-    Picture,
-    Reader,
-    is_inside,
-    left_out,
-    parse_typed,
-    read_object,
-    read_picture,
-    read_yaml,
-    root_of,
-    stored_table,
-    walk,
-)
+from labbook.imports.imported_files import is_inside, read_object, read_yaml, root_of, walk
+from labbook.imports.imported_run import OUTSIDE, UNREADABLE, ImportedRun, Reader, parse_typed
+from labbook.imports.logged_content import MAX_PICTURES, MAX_TEXT, MAX_TEXTS, LoggedContent, stored_table
 from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
 
 if TYPE_CHECKING:
@@ -210,34 +193,29 @@ def _with_artifacts(run: ImportedRun, folder: Path | None, root: Path, linked: S
     Args:
         linked: What else is stored about the run, in tables or folders of its own.
     """
-    texts, pictures, others = _artifacts(folder, root)
+    logged = LoggedContent("mlflow")
+    for name, file in _files(folder, root) if folder is not None else ():
+        _add_artifact(logged, name, file, root)
+    logged.left_out |= linked
     is_outside = folder is not None and folder.is_dir() and not is_inside(folder, root)
-    unobserved = (*run.unobserved, *left_out(others | linked), *([OUTSIDE] if is_outside else []))
-    return replace(run, texts=tuple(texts), pictures=tuple(pictures), unobserved=unobserved)
+    unobserved = (*run.unobserved, *logged.unobserved(), *([OUTSIDE] if is_outside else []))
+    return replace(run, texts=tuple(logged.texts), pictures=tuple(logged.pictures), unobserved=unobserved)
 
 
-def _artifacts(folder: Path | None, root: Path) -> tuple[list[LoggedText], list[Picture], set[str]]:
-    """Returns texts and tables, pictures, and the endings of other files."""
-    texts: list[LoggedText] = []
-    pictures: list[Picture] = []
-    others: set[str] = set()
-    if folder is None or not folder.is_dir():
-        return texts, pictures, others
-    for name, file in _files(folder, root):
-        table = stored_table(read_object(file, root)) if file.suffix == ".json" and len(texts) < MAX_TEXTS else ""
-        if file.suffix in _TEXT_SUFFIXES and len(texts) < MAX_TEXTS:
-            with file.open("rb") as stream:
-                texts.append(LoggedText(name, 0, stream.read(MAX_TEXT).decode("utf-8", "replace")))
-        elif table:
-            texts.append(LoggedText(name, 0, table))
-        elif file.suffix in (".png", ".jpg", ".jpeg", ".gif") and len(pictures) < MAX_PICTURES:
-            logged = _LOGGED_IMAGE.fullmatch(name)
-            tag, step = (unquote(logged[1]).replace("#", "/"), int(logged[2])) if logged else (name, 0)
-            picture = read_picture(file, root, tag, step)
-            pictures += [picture] if picture is not None else []
-        elif not _SMALL_COPY.fullmatch(name):
-            others.add(f"artifacts (*{file.suffix})" if file.suffix else "artifacts")
-    return texts, pictures, others
+def _add_artifact(logged: LoggedContent, name: str, file: Path, root: Path) -> None:
+    """Adds a text, a table or a picture, else the ending of the file to what is left out."""
+    has_room = len(logged.texts) < MAX_TEXTS
+    if file.suffix in _TEXT_SUFFIXES and has_room:
+        with file.open("rb") as stream:
+            logged.add_text(name, 0, stream.read(MAX_TEXT).decode("utf-8", "replace"))
+    elif file.suffix == ".json" and has_room and (table := stored_table(read_object(file, root))):
+        logged.add_text(name, 0, table)
+    elif file.suffix in (".png", ".jpg", ".jpeg", ".gif") and len(logged.pictures) < MAX_PICTURES:
+        image = _LOGGED_IMAGE.fullmatch(name)
+        tag, step = (unquote(image[1]).replace("#", "/"), int(image[2])) if image else (name, 0)
+        logged.add_picture_file(tag, step, file, root)
+    elif not _SMALL_COPY.fullmatch(name):
+        logged.left_out.add(f"artifacts (*{file.suffix})" if file.suffix else "artifacts")
 
 
 def _files(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:

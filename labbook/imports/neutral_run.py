@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from labbook.imports.imported_run import ImportedRun, Picture
+from labbook.imports.imported_run import ImportedRun
+from labbook.imports.logged_content import Picture
 from labbook.model.downsampling import downsample
 from labbook.model.run import Arguments, ProbeReport, Run
 from labbook.model.series import Series

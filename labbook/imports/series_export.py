@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from labbook.imports.imported_run import MAX_DEPTH
+from labbook.imports.logged_content import MAX_DEPTH
 from labbook.imports.wire_format import encode_message, frame_record
 from labbook.model.run import Run
 from labbook.model.run_fields import flatten

@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labbook.imports.imported_run import UNREADABLE, ImportedRun, is_inside
+from labbook.imports.imported_files import is_inside
+from labbook.imports.imported_run import UNREADABLE, ImportedRun
 
 if TYPE_CHECKING:
     import sqlite3

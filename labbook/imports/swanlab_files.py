@@ -13,25 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from labbook.capture.tables.series_collector import SeriesCollector
-from labbook.imports.imported_run import (
-    MAX_PICTURES,
-    MAX_TEXT,
-    MAX_TEXTS,
-    ImportedRun,
-    LoggedText,
-    Picture,
-    Reader,
-    is_inside,
-    left_out,
-    lost_records,
-    parse_object,
-    read_object,
-    read_picture,
-    read_yaml,
-    root_of,
-    walk,
-)
+from labbook.imports.imported_files import is_inside, parse_object, read_object, read_yaml, root_of, walk
+from labbook.imports.imported_run import ImportedRun, Reader
+from labbook.imports.logged_content import LoggedContent
 from labbook.imports.wire_format import Message, RecordFile
 
 _FINISH_STATES = {1: "finished", 2: "failed", 3: "killed"}
@@ -55,28 +39,18 @@ def _run_folders(path: Path) -> Iterator[Path]:
             yield folder
 
 
-class _Builder:
+class _Builder(LoggedContent):
     def __init__(self, folder: Path, root: Path) -> None:
+        super().__init__("swanlab")
         self._folder = folder
         self._root = root
-        self._points = SeriesCollector("swanlab")
-        self._texts: list[LoggedText] = []
-        self._pictures: list[Picture] = []
         self._start = Message(b"")
         self._finish: Message | None = None
         self._last = 0.0
-        self._left_out: set[str] = set()
 
     def run(self) -> ImportedRun:
-        parts: list[RecordFile] = []
-        for file in self._files("*.swanlab"):
-            records = RecordFile(file)
-            try:
-                for record in records.block_records():
-                    self._add(Message(record))
-            except ValueError:
-                records.truncated = True
-            parts.append(records)
+        for file in self._list("*.swanlab"):
+            self.read_records(file, RecordFile.block_records, lambda record: self._add(Message(record)))
         self._read_logs()
         start = self._start
         state = self._finish.integer(1) if self._finish is not None else 0
@@ -85,22 +59,19 @@ class _Builder:
         runtime = runtime if isinstance(runtime, Mapping) else {}
         started = start.time(12)
         return ImportedRun(
-            tool="swanlab",
             path=self._folder,
             identity=start.text(10) or self._folder.name,
             name=start.text(4) or self._folder.name,
             experiment=start.text(1),
             params=_config(read_yaml(self._folder / "files" / "config.yaml", self._root)),
-            series=self._points.series(),
-            texts=tuple(self._texts),
-            pictures=tuple(self._pictures),
             tags=tuple(start.texts(6)),
             description=start.text(5),
             started=started,
             ended=(self._finish.time(3) if self._finish is not None else 0.0) or self._last or None,
             status=_FINISH_STATES.get(state, "lost"),
             host=str(runtime.get("hostname") or ""),
-            unobserved=(*lost_records(parts), *left_out(self._left_out)),
+            unobserved=self.unobserved(),
+            **self.fields(),
         )
 
     def _add(self, record: Message) -> None:
@@ -111,7 +82,7 @@ class _Builder:
             self._finish = record.message(11)
         elif record.has_field(13):
             scalar = record.message(13)
-            self._points.add(scalar.text(1), scalar.integer(2), scalar.message(5).float64(1))
+            self.points.add(scalar.text(1), scalar.integer(2), scalar.message(5).float64(1))
         elif record.has_field(14):
             media = record.message(14)
             for item in media.message(5).messages(1):
@@ -121,28 +92,27 @@ class _Builder:
         if not name or "/" in name or name.startswith("."):
             return
         # Older versions link the same file from folders of other names.
-        for file in self._files(f"media/*/{glob.escape(name)}")[-1:]:
-            if file.suffix == ".txt" and len(self._texts) < MAX_TEXTS:
-                self._texts.append(LoggedText(tag, step, file.read_text("utf-8", "replace")[:MAX_TEXT]))
-            elif file.suffix not in (".txt", ".png", ".jpg", ".jpeg", ".gif", ".bmp"):
-                self._left_out.add(file.suffix.lstrip(".") or "media")
-            elif len(self._pictures) < MAX_PICTURES:
-                picture = read_picture(file, self._root, tag, step)
-                self._pictures += [picture] if picture is not None else []
+        for file in self._list(f"media/*/{glob.escape(name)}")[-1:]:
+            if file.suffix == ".txt":
+                self.add_text(tag, step, file.read_text("utf-8", "replace"))
+            elif file.suffix not in (".png", ".jpg", ".jpeg", ".gif", ".bmp"):
+                self.left_out.add(file.suffix.lstrip(".") or "media")
+            else:
+                self.add_picture_file(tag, step, file, self._root)
 
     def _read_logs(self) -> None:
         """Adds the series of older versions, whose folders are named like the series."""
-        if self._points.series():
+        if self.points.series():
             return
-        for file in self._files("logs/*/*.log"):
+        for file in self._list("logs/*/*.log"):
             name = unquote(file.parent.name)
             for line in file.read_text("utf-8", "replace").splitlines():
                 row = parse_object(line)
                 if isinstance(row.get("index"), int):
-                    self._points.add_number(name, row["index"], row.get("data"))
+                    self.points.add_number(name, row["index"], row.get("data"))
                 self._last = max(self._last, _moment(row.get("create_time")))
 
-    def _files(self, pattern: str) -> list[Path]:
+    def _list(self, pattern: str) -> list[Path]:
         return sorted(file for file in self._folder.glob(pattern) if is_inside(file, self._root))
 
 

@@ -16,24 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from labbook.capture.tables.series_collector import SeriesCollector
 from labbook.frozen import dataclass
-from labbook.imports.imported_run import (
-    MAX_PICTURES,
-    MAX_TEXT,
-    MAX_TEXTS,
-    NO_STATUS,
-    ImportedRun,
-    LoggedText,
-    Picture,
-    Reader,
-    encoded_picture,
-    experiment_of,
-    folders_with,
-    left_out,
-    lost_records,
-    name_below,
-)
+from labbook.imports.imported_files import folders_with
+from labbook.imports.imported_run import NO_STATUS, ImportedRun, Reader, experiment_of, name_below
+from labbook.imports.logged_content import LoggedContent
 from labbook.imports.wire_format import Message, RecordFile
 
 _EVENT_FILE = "tfevents"
@@ -115,7 +101,7 @@ def _part_suffix(folder: _Folder, run: Path) -> str | None:
     below = folder.path.relative_to(run)
     seen = 0
     try:
-        for event in _events(RecordFile(folder.files[0])):
+        for event in map(Message, RecordFile(folder.files[0]).checked_records()):
             for value in event.message(5).messages(1):
                 tag = value.text(1)
                 if tag.startswith("_hparams_/"):
@@ -133,42 +119,28 @@ def _part_suffix(folder: _Folder, run: Path) -> str | None:
     return None
 
 
-def _events(records: RecordFile) -> Iterator[Message]:
-    try:
-        for record in records.checked_records():
-            yield Message(record)
-    except ValueError:
-        records.truncated = True
+class _Logged(LoggedContent):
+    """What the event files of one run contain."""
 
-
-class _RunBuilder:
-    """Collects what the event files of one run contain."""
-
-    def __init__(self) -> None:
-        self.points = SeriesCollector("tensorboard")
+    def __init__(self, tool: str) -> None:
+        super().__init__(tool)
         self.params: dict[str, object] = {}
-        self.texts: list[LoggedText] = []
-        self.pictures: list[Picture] = []
         self.status = "finished"
         self.first = math.inf
         self.last = -math.inf
-        self.parts: list[RecordFile] = []
-        self.left_out: set[str] = set()
         self._plugins: dict[str, str] = {}
         self._begun: set[str] = set()
 
     def read(self, folder: _Folder) -> None:
         """Adds the events of a folder; a later file of a series restarts it at its first step."""
+
+        def add_record(record: bytes) -> None:
+            if not self._add_fast(record, folder):
+                self._add(Message(record), folder)
+
         for path in folder.files:
             self._begun = set()
-            records = RecordFile(path)
-            try:
-                for record in records.checked_records():
-                    if not self._add_fast(record, folder):
-                        self._add(Message(record), folder)
-            except (ValueError, struct.error):
-                records.truncated = True
-            self.parts.append(records)
+            self.read_records(path, RecordFile.checked_records, add_record)
 
     def _add_fast(self, record: bytes, folder: _Folder) -> bool:
         """Adds an event with one scalar of a short name; returns whether it was one."""
@@ -210,7 +182,7 @@ class _RunBuilder:
             elif value.has_field(2):
                 self._scalar(tag, step, value.float32(2), folder)
             elif value.has_field(4):
-                self._picture(tag, step, value.message(4).data(4), folder)
+                self.add_picture(folder.prefix + tag, step, value.message(4).data(4))
             elif value.has_field(8):
                 self._tensor(tag, step, value.message(8), kind, folder)
             else:
@@ -226,11 +198,10 @@ class _RunBuilder:
             if kind == "images":
                 # Width and height come before the images of the batch.
                 for content in strings[2:]:
-                    self._picture(tag, step, content, folder)
+                    self.add_picture(folder.prefix + tag, step, content)
             elif kind == "text":
                 text = "\n".join(string.decode("utf-8", "replace") for string in strings)
-                logged = LoggedText(folder.prefix + tag.removesuffix("/text_summary"), step, text[:MAX_TEXT])
-                self.texts += [logged] if len(self.texts) < MAX_TEXTS else []
+                self.add_text(folder.prefix + tag.removesuffix("/text_summary"), step, text)
             elif kind != "custom_scalars":  # the layout of a page
                 self.left_out.add(kind)
         elif kind not in ("", "scalars"):
@@ -239,11 +210,6 @@ class _RunBuilder:
             number = _number(tensor, kind_of_number)
             if number is not None:
                 self._scalar(tag, step, number, folder)
-
-    def _picture(self, tag: str, step: int, content: bytes, folder: _Folder) -> None:
-        picture = encoded_picture(content, folder.prefix + tag, step)
-        if picture is not None and len(self.pictures) < MAX_PICTURES:
-            self.pictures.append(picture)
 
     def _hparams(self, data: Message) -> None:
         for entry in data.message(3).messages(1):
@@ -277,24 +243,21 @@ def _number(tensor: Message, kind: int) -> float | None:
 
 
 def _read_run(folder: Path, parts: Sequence[_Folder], root: Path) -> ImportedRun:
-    built = _RunBuilder()
+    logged = _Logged("tensorboard")
     for part in parts:
-        built.read(part)
+        logged.read(part)
     return ImportedRun(
-        tool="tensorboard",
         path=folder,
         # The name of an event file has the time, the host and the process that wrote it.
         identity=f"{folder.resolve().name}/{parts[0].files[0].name}",
         name=name_below(folder, root),
         experiment=experiment_of(folder, root),
-        params=built.params,
-        series=built.points.series(),
-        texts=tuple(built.texts),
-        pictures=tuple(built.pictures),
-        started=built.first if math.isfinite(built.first) else 0.0,
-        ended=built.last if math.isfinite(built.last) else None,
-        status=built.status,
-        unobserved=(NO_STATUS, *lost_records(built.parts), *left_out(built.left_out)),
+        params=logged.params,
+        started=logged.first if math.isfinite(logged.first) else 0.0,
+        ended=logged.last if math.isfinite(logged.last) else None,
+        status=logged.status,
+        unobserved=(NO_STATUS, *logged.unobserved()),
+        **logged.fields(),
     )
 
 

@@ -10,23 +10,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.tables.series_collector import SeriesCollector
-from labbook.imports.imported_run import (
-    MAX_DEPTH,
-    MAX_PICTURES,
-    MAX_TEXT,
-    MAX_TEXTS,
-    NO_STATUS,
-    ImportedRun,
-    LoggedText,
-    Picture,
-    Reader,
-    left_out,
-    parse_object,
-    read_picture,
-    root_of,
-    table_text,
-)
+from labbook.imports.imported_files import parse_object, root_of
+from labbook.imports.imported_run import NO_STATUS, ImportedRun, Reader
+from labbook.imports.logged_content import MAX_DEPTH, LoggedContent, table_text
 from labbook.imports.sqlite_files import columns, databases, open_database, runs_of_databases
 from labbook.store.moments import moment
 
@@ -71,24 +57,21 @@ def _read(path: Path, root: Path) -> Iterator[ImportedRun]:
             config = configs.get(run, {})
             started = min(filter(None, (moment(config.get("_Created")), moment(first))), default=0.0)
             yield ImportedRun(
-                tool="trackio",
                 path=path,
                 identity=f"{path.stem}/{run}" if key == "run_id" else f"{path.stem}/{run}/{first}",
                 name=str(name),
                 experiment=path.stem,
                 params={k: v for k, v in config.items() if not k.startswith("_")},
-                series=logged.points.series(),
-                texts=tuple(logged.texts),
-                pictures=tuple(logged.pictures),
                 tags=(f"group:{config['_Group']}",) if config.get("_Group") else (),
                 started=started,
                 ended=moment(last),
                 author=str(config.get("_Username") or ""),
-                unobserved=(NO_STATUS, *left_out(logged.left_out)),
+                unobserved=(NO_STATUS, *logged.unobserved()),
+                **logged.fields(),
             )
 
 
-class _RunLog:
+class _RunLog(LoggedContent):
     """Collects what one run logged.
 
     Args:
@@ -96,10 +79,7 @@ class _RunLog:
     """
 
     def __init__(self, media: Path, root: Path) -> None:
-        self.points = SeriesCollector("trackio")
-        self.texts: list[LoggedText] = []
-        self.pictures: list[Picture] = []
-        self.left_out: set[str] = set()
+        super().__init__("trackio")
         self._media = media
         self._root = root
 
@@ -110,25 +90,19 @@ class _RunLog:
                 kind = value.get("_type")
                 if kind is None and prefix.count(".") < MAX_DEPTH:
                     self.add(step, value, f"{prefix}{name}.")
-                elif kind == "trackio.image" and len(self.pictures) < MAX_PICTURES:
+                elif kind == "trackio.image":
                     file = self._media / str(value.get("file_path"))
-                    picture = read_picture(file, self._root, prefix + name, step, value.get("caption"))
-                    self.pictures += [picture] if picture is not None else []
-                elif kind == "trackio.markdown":
-                    self.add_text(prefix + name, step, value.get("_value"))
+                    self.add_picture_file(prefix + name, step, file, self._root, value.get("caption"))
+                elif kind == "trackio.markdown" and isinstance(text := value.get("_value"), str):
+                    self.add_text(prefix + name, step, text)
                 elif kind == "trackio.table" and (table := _table(value.get("_value"))):
                     self.add_text(prefix + name, step, table)
-                elif kind not in (None, "trackio.image"):
+                elif kind not in (None, "trackio.markdown"):
                     self.left_out.add(str(kind).removeprefix("trackio."))
             elif isinstance(value, list):
                 self.left_out.add("list")
-            elif not self.points.add_number(prefix + name, step, value):
+            elif not self.points.add_number(prefix + name, step, value) and isinstance(value, str):
                 self.add_text(prefix + name, step, value)
-
-    def add_text(self, name: str, step: int, value: object) -> None:
-        """Adds a text, unless there are too many."""
-        if isinstance(value, str) and len(self.texts) < MAX_TEXTS:
-            self.texts.append(LoggedText(name, step, value[:MAX_TEXT]))
 
 
 def _table(rows: object) -> str:

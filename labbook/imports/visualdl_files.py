@@ -9,23 +9,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from labbook.capture.tables.series_collector import SeriesCollector
-from labbook.imports.imported_run import (
-    MAX_PICTURES,
-    MAX_TEXT,
-    MAX_TEXTS,
-    NO_STATUS,
-    ImportedRun,
-    LoggedText,
-    Picture,
-    Reader,
-    encoded_picture,
-    experiment_of,
-    folders_with,
-    left_out,
-    lost_records,
-    name_below,
-)
+from labbook.imports.imported_files import folders_with
+from labbook.imports.imported_run import NO_STATUS, ImportedRun, Reader, experiment_of, name_below
+from labbook.imports.logged_content import LoggedContent
 from labbook.imports.wire_format import Message, RecordFile
 
 _RECORD_FILE = "vdlrecords"
@@ -40,49 +26,39 @@ def _runs(path: Path) -> Iterator[ImportedRun]:
 
 
 def _read_run(folder: Path, files: list[Path], root: Path) -> ImportedRun:
-    logged = _Logged()
-    parts = [logged.read(path) for path in files]
+    logged = _Logged("visualdl")
+    for path in files:
+        logged.read(path)
     return ImportedRun(
-        tool="visualdl",
         path=folder,
         identity=f"{folder.resolve().name}/{files[0].name}",
         name=name_below(folder, root),
         experiment=experiment_of(folder, root),
         params=logged.params,
-        series=logged.points.series(),
-        texts=tuple(logged.texts[:MAX_TEXTS]),
-        pictures=tuple(logged.pictures),
         started=min(logged.times, default=0.0),
         ended=max(logged.times, default=None),
-        unobserved=(NO_STATUS, *lost_records(parts), *left_out(logged.others)),
+        unobserved=(NO_STATUS, *logged.unobserved()),
+        **logged.fields(),
     )
 
 
-class _Logged:
+class _Logged(LoggedContent):
     """What a run logged, from its record files."""
 
-    def __init__(self) -> None:
-        self.points = SeriesCollector("visualdl")
+    def __init__(self, tool: str) -> None:
+        super().__init__(tool)
         self.params: dict[str, object] = {}
-        self.texts: list[LoggedText] = []
-        self.pictures: list[Picture] = []
         self.times: list[float] = []
-        self.others: set[str] = set()
-        """Kinds of data that are not read."""
 
-    def read(self, path: Path) -> RecordFile:
-        """Adds the values of a file, and returns it with what is damaged in it."""
-        records = RecordFile(path)
+    def read(self, path: Path) -> None:
+        """Adds the values of a file."""
         begun: set[str] = set()
-        for record in records.iter_plain_records():
-            try:
-                values = Message(record).messages(1)
-            except ValueError:
-                records.truncated = True
-                break
-            for value in values:
+
+        def add_record(record: bytes) -> None:
+            for value in Message(record).messages(1):
                 self._add(value, begun)
-        return records
+
+        self.read_records(path, RecordFile.iter_plain_records, add_record)
 
     def _add(self, value: Message, begun: set[str]) -> None:
         tag, step, moment = value.text(2), value.integer(1), value.integer(3) / 1000
@@ -92,15 +68,13 @@ class _Logged:
             pair = value.message(14)
             self.points.add_of_file(begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
         elif value.has_field(5):
-            picture = encoded_picture(value.message(5).data(4), tag, step)
-            if picture is not None and len(self.pictures) < MAX_PICTURES:
-                self.pictures.append(picture)
+            self.add_picture(tag, step, value.message(5).data(4))
         elif value.has_field(12):
-            self.texts.append(LoggedText(tag, step, value.message(12).text(1)[:MAX_TEXT]))
+            self.add_text(tag, step, value.message(12).text(1))
         elif value.has_field(13):
             self.params.update(_hparams(value.message(13)))
         elif kinds := {name for field, name in _LEFT_OUT.items() if value.has_field(field)}:
-            self.others |= kinds
+            self.left_out |= kinds
         elif not value.has_field(10):
             # A value of 0 is not written: it is the default of the field.
             self.points.add_of_file(begun, tag, step, value.float32(4))

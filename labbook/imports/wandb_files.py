@@ -14,25 +14,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.tables.series_collector import SeriesCollector
-from labbook.imports.imported_run import (
-    MAX_DEPTH,
-    MAX_PICTURES,
-    MAX_TEXT,
-    MAX_TEXTS,
-    ImportedRun,
-    LoggedText,
-    Picture,
-    Reader,
-    left_out,
-    lost_records,
-    read_object,
-    read_picture,
-    read_yaml,
-    root_of,
-    stored_table,
-    walk,
-)
+from labbook.imports.imported_files import read_object, read_yaml, root_of, walk
+from labbook.imports.imported_run import ImportedRun, Reader
+from labbook.imports.logged_content import MAX_DEPTH, LoggedContent, stored_table
 from labbook.imports.wire_format import Message, RecordFile
 from labbook.model.run_fields import flatten
 
@@ -72,7 +56,7 @@ def _run_files(path: Path) -> Iterator[Path]:
             yield folder / "wandb-summary.json"
 
 
-class _Builder:
+class _Builder(LoggedContent):
     """Collects what the folders of one run contain.
 
     Args:
@@ -80,21 +64,17 @@ class _Builder:
     """
 
     def __init__(self, file: Path, root: Path) -> None:
+        super().__init__("wandb")
         self._root = root
         self._file = self._part = file
-        self._points = SeriesCollector("wandb")
         self._config: dict[str, Any] = {}
         self._summary: dict[str, Any] = {}
-        self._texts: list[LoggedText] = []
-        self._pictures: list[Picture] = []
         self._run = Message(b"")
         self._exit: Message | None = None
         self._begun: set[str] = set()
         self._step = 0
         self._times: list[float] = []
         self._started = self._runtime = 0.0
-        self._parts: list[RecordFile] = []
-        self._left_out: set[str] = set()
         self.read(file)
 
     def is_resumed_in(self, file: Path) -> bool:
@@ -111,13 +91,7 @@ class _Builder:
         """Adds a folder of the run; a later one takes the place of what was logged from its first step on."""
         self._part, self._exit, self._begun = file, None, set()
         if file.suffix == ".wandb":
-            records = RecordFile(file)
-            try:
-                for record in records.block_records():
-                    self._add(Message(record))
-            except ValueError:
-                records.truncated = True
-            self._parts.append(records)
+            self.read_records(file, RecordFile.block_records, lambda record: self._add(Message(record)))
         self._read_files(_files_beside(file))
 
     def run(self) -> ImportedRun:
@@ -125,8 +99,8 @@ class _Builder:
         files = _files_beside(self._file)
         numbers = {k: v for k, v in self._summary.items() if not (isinstance(v, Mapping) and "_type" in v)}
         for name, value in flatten(numbers, deepest=MAX_DEPTH):
-            if not name.startswith(_OWN) and self._points.last_step(name) is None:
-                self._points.add_number(name, self._step, value)
+            if not name.startswith(_OWN) and self.points.last_step(name) is None:
+                self.points.add_number(name, self._step, value)
         folder = self._file.parent if self._file.suffix == ".wandb" else self._file.parent.parent
         run = self._run
         started = self._started or _folder_time(folder)
@@ -134,20 +108,16 @@ class _Builder:
         runtime = max(self._runtime, float(self._exit.integer(2)) if self._exit is not None else 0.0)
         metadata = read_object(files / "wandb-metadata.json", self._root)
         run_id = run.text(1) or self._file.stem.removeprefix("run-") if self._file.suffix == ".wandb" else folder.name
-        unobserved = [*lost_records(self._parts), *left_out(self._left_out)]
+        unobserved = [*self.unobserved()]
         if self._file.suffix != ".wandb":
             unobserved.append(("history", "the folder has no .wandb file; only the last values are known"))
         program = str(metadata.get("program") or "")
         return ImportedRun(
-            tool="wandb",
             path=folder,
             identity=f"{run.text(2)}/{run.text(3)}/{run_id}",
             name=run.text(8) or run_id,
             experiment=run.text(3),
             params=self._config,
-            series=self._points.series(),
-            texts=tuple(self._texts),
-            pictures=tuple(self._pictures),
             tags=(
                 *run.texts(10),
                 *(f"{name}:{run.text(field)}" for name, field in _GROUPING.items() if run.text(field)),
@@ -161,6 +131,7 @@ class _Builder:
             script=Path(program).name,
             host=run.text(13) or str(metadata.get("host") or ""),
             unobserved=tuple(unobserved),
+            **self.fields(),
         )
 
     def _add(self, record: Message) -> None:
@@ -201,12 +172,12 @@ class _Builder:
         if isinstance(value, Mapping):
             self._add_object(name, value)
             return
-        if self._points.add_number(name, self._step, value, self._begun):
+        if self.points.add_number(name, self._step, value, self._begun):
             return
         if isinstance(value, str):
             self._add_text(name, value)
         elif isinstance(value, list):
-            self._left_out.add("list")
+            self.left_out.add("list")
 
     def _add_object(self, name: str, value: Mapping[str, Any]) -> None:
         """Adds a picture, a table or a group of values by its type."""
@@ -217,26 +188,23 @@ class _Builder:
             table = stored_table(read_object(_files_beside(self._part) / str(value.get("path")), self._root))
             self._add_text(name, table)
             if not table:
-                self._left_out.add(kind)
+                self.left_out.add(kind)
         elif kind is None:
             for inner, leaf in flatten(value, f"{name}.", MAX_DEPTH):
                 self._add_logged(inner, leaf)
         else:
-            self._left_out.add(str(kind))
+            self.left_out.add(str(kind))
 
     def _add_pictures(self, name: str, value: Mapping[str, Any]) -> None:
         listed, captions = value.get("filenames"), value.get("captions")
         captions = captions if isinstance(captions, list) else [value.get("caption")]
         places = listed if isinstance(listed, list) else [value.get("path")]
         for place, caption in zip_longest(places, captions[: len(places)]):
-            file = _files_beside(self._part) / str(place)
-            picture = read_picture(file, self._root, name, self._step, caption)
-            if picture is not None and len(self._pictures) < MAX_PICTURES:
-                self._pictures.append(picture)
+            self.add_picture_file(name, self._step, _files_beside(self._part) / str(place), self._root, caption)
 
     def _add_text(self, name: str, text: str) -> None:
-        if text and len(self._texts) < MAX_TEXTS:
-            self._texts.append(LoggedText(name, self._step, text[:MAX_TEXT]))
+        if text:
+            self.add_text(name, self._step, text)
 
     def _read_files(self, files: Path) -> None:
         """Adds configuration and summary from the files beside the records, where the records have none."""

@@ -13,7 +13,8 @@ import pytest
 from labbook.errors import NothingFoundError, UsageError
 from labbook.imports.batch_import import import_runs
 from labbook.imports.formats import FORMATS
-from labbook.imports.imported_run import ImportedRun, LoggedText, Reader
+from labbook.imports.imported_run import ImportedRun, Reader
+from labbook.imports.logged_content import LoggedText
 from labbook.imports.series_export import write_csv, write_tensorboard
 from labbook.model.entry import Entry
 from labbook.report.run_data import load_run

@@ -9,7 +9,7 @@ import sqlite3
 import struct
 import zlib
 
-from labbook.imports.imported_run import LEFT_OUT
+from labbook.imports.logged_content import LEFT_OUT
 from labbook.imports.wire_format import encode_message
 from tests.imports.test_imports_readers import files_of, read
 

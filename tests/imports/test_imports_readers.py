@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from labbook.imports.formats import FORMATS, likely_formats
-from labbook.imports.imported_run import LEFT_OUT, OUTSIDE, UNREADABLE, ImportedRun, parse_typed, read_yaml
+from labbook.imports.imported_files import read_yaml
+from labbook.imports.imported_run import OUTSIDE, UNREADABLE, ImportedRun, parse_typed
+from labbook.imports.logged_content import LEFT_OUT
 from labbook.imports.wire_format import Message, RecordFile, encode_message, frame_record
 
 FILES = Path(__file__).parent / "files"
