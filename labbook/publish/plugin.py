@@ -25,7 +25,7 @@ from labbook.errors import LabbookError, NotebookError
 from labbook.index.folders import is_text
 from labbook.publish.html import theme
 from labbook.publish.html.cached_fragments import FrameParts, can_use_parts
-from labbook.publish.html.notes import SiteNote, inert, site_note, unlink_missing
+from labbook.publish.html.notes import SiteNote, site_note, unlink_missing
 from labbook.publish.html.page_safety import add_policy, foreign_pictures, page_problems, script_hashes, without_indents
 from labbook.publish.html.rendering import PageRenderer
 from labbook.publish.pages.build_record import content_key, files_below
@@ -239,21 +239,10 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         # An instance attribute, so that other pages are rendered by MkDocs.
         page.render = partial(_render_or_show, page, self, generated is not None)  # type: ignore[method-assign]
         if generated is not None:
-            hidden = ["navigation", "toc"] if generated.wide else ["navigation"]
-            page.meta = {"title": inert(generated.title), "hide": hidden, "scripts": list(generated.scripts)}
+            page.meta = generated.front_matter()
             return markdown
-        note = self.notes.pop(source)
-        page.meta = dict(note.meta)
-        text, title = self.around.markdown_and_title(source, note)
-        if title:
-            page.meta["title"] = title
-        bar = self.around.bar(source)
-        if bar is not None:
-            page.meta["labbook"] = bar
-        page.meta["scripts"] = list(self.around.scripts(source))
-        if theme.is_listed(source):
-            page.meta.setdefault("hide", ["navigation"])
-        folder = page.file.src_uri.rpartition("/")[0]
+        text, page.meta = self.around.text_and_front_matter(source, self.notes.pop(source))
+        folder = source.rpartition("/")[0]
 
         def has_note(address: str) -> bool:
             return files.get_file_from_path(posixpath.normpath(f"{folder}/{unquote(address)}".lstrip("/"))) is not None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 
 from labbook.publish.pages.build_record import content_key
-from labbook.publish.pages.page import SiteFile, SiteSource
+from labbook.publish.pages.page import SiteFile, SiteSource, group_rows
 from labbook.publish.pages.run_table_data import columns
 from labbook.report.run_row import RunRow
 
@@ -17,9 +17,7 @@ SCRIPTS = ("assets/rows.js", "assets/experiments.js")
 
 def experiment_files(source: SiteSource) -> list[SiteFile]:
     """Returns `data/experiments/<name>.json` for each experiment with a page, in columns like the run table."""
-    groups: dict[str, list[RunRow]] = defaultdict(list)
-    for row in source.rows:
-        groups[row.experiment].append(row)
+    groups = group_rows(source.rows, attrgetter("experiment"))
     names = dict.fromkeys(page.path.rsplit("/", 1)[-1].removesuffix(".md") for page in source.experiments)
     return [
         SiteFile(f"data/experiments/{name}.json", _kept_columns(name, groups[name], source))

@@ -8,19 +8,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from labbook.publish.pages.activity import calendar, progress_path, verdict_share
 from labbook.publish.pages.compare_data import compare_files, compare_page
 from labbook.publish.pages.experiment_view import experiment_files
 from labbook.publish.pages.month_pages import month_pages
-from labbook.publish.pages.page import Page, SiteFile, SiteSource, link, run_cells, template_page
+from labbook.publish.pages.page import (
+    Page,
+    SiteFile,
+    SiteSource,
+    group_rows,
+    link,
+    run_cells,
+    run_totals,
+    template_page,
+)
 from labbook.publish.pages.run_table_data import group_by_month, option_columns, table_files
 from labbook.publish.pages.script_words import script_words
 from labbook.publish.pages.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.pages.symptom_view import OPEN_DAYS, SymptomView, symptom_view
 from labbook.report import numbers
-from labbook.report.best_runs import BROKEN, best_run
+from labbook.report.best_runs import best_run
 from labbook.report.period import containing_week
 from labbook.report.period_context import PeriodSource, period_context, read_conclusion, read_goal
 from labbook.report.run_row import RunRow
@@ -89,8 +99,7 @@ def experiment_runs(name: str, source: SiteSource, templates: Templates) -> str:
             for row in shown
         ],
         "total": len(rows),
-        "broken": sum(row.status in BROKEN for row in rows),
-        "time": numbers.duration(sum(row.duration_s or 0.0 for row in rows)),
+        **run_totals(rows),
     }
     return templates.render_anyway("pages/experiment_runs.md.j2", data)[0]
 
@@ -116,10 +125,7 @@ def neighbours(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow 
 
 def same_script(rows: Sequence[RunRow]) -> dict[str, tuple[RunRow | None, RunRow | None]]:
     """Returns path of an entry -> previous and next run of the same script. `rows` are newest first."""
-    groups: dict[str, list[RunRow]] = defaultdict(list)
-    for row in rows:
-        if row.script:
-            groups[row.script].append(row)
+    groups = group_rows((row for row in rows if row.script), attrgetter("script"))
     return {path: pair for group in groups.values() for path, pair in neighbours(group).items()}
 
 
@@ -136,9 +142,7 @@ def _home(view: SymptomView, templates: Templates) -> dict[str, Any]:
         for row in source.rows[:_LATEST]
     ]
     fixes = [fix for fix in source.fixes if fix.run in view.rows][:_LATEST]
-    by_experiment: dict[str, list[RunRow]] = defaultdict(list)
-    for row in source.rows:
-        by_experiment[row.experiment].append(row)
+    by_experiment = group_rows(source.rows, attrgetter("experiment"))
     most = max((row["count"] for row in story["failures"]), default=1)
     failures = [
         row | symptom_cells(view, row["kind"], "index.md") | {"length": max(1, round(60 * row["count"] / most))}
@@ -173,13 +177,7 @@ def _runs(source: SiteSource, months: Mapping[str, Sequence[RunRow]]) -> dict[st
         "rows": [run_cells(row, path) for row in source.rows[:_NEWEST]],
         "total": len(source.rows),
         "months": [
-            {
-                "month": month,
-                "url": link(f"runs/{month.replace('-', '/')}/index.md", path),
-                "runs": len(rows),
-                "broken": sum(row.status in BROKEN for row in rows),
-                "time": numbers.duration(sum(row.duration_s or 0.0 for row in rows)),
-            }
+            {"month": month, "url": link(f"runs/{month.replace('-', '/')}/index.md", path), **run_totals(rows)}
             for month, rows in months.items()
         ],
     }
@@ -187,9 +185,7 @@ def _runs(source: SiteSource, months: Mapping[str, Sequence[RunRow]]) -> dict[st
 
 def _experiments(source: SiteSource) -> dict[str, Any]:
     path = "experiments/index.md"
-    groups: dict[str, list[RunRow]] = defaultdict(list)
-    for row in source.rows:
-        groups[row.experiment].append(row)
+    groups = group_rows(source.rows, attrgetter("experiment"))
     found = [
         {
             **_experiment_row(page.id, groups.pop(page.id, []), path),
@@ -210,8 +206,7 @@ def _experiment_row(name: str, rows: list[RunRow], path: str) -> dict[str, Any]:
     return {
         "name": name,
         "url": "",
-        "runs": len(rows),
-        "broken": sum(row.status in BROKEN for row in rows),
+        **run_totals(rows),
         "metric": best.metric if best else "",
         "best": numbers.number(best.best) if best else "",
         "progress": progress_path(rows, best.metric) if best else "",

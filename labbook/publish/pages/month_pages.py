@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from labbook.publish.pages.build_record import content_key
-from labbook.publish.pages.page import MonthKeys, Page, SiteSource, link, run_cells, template_page
+from labbook.publish.pages.page import (
+    MonthKeys,
+    Page,
+    SiteSource,
+    group_rows,
+    link,
+    run_cells,
+    run_totals,
+    template_page,
+)
 from labbook.publish.pages.run_table_data import entry_day, group_by_month
-from labbook.report import numbers
-from labbook.report.best_runs import BROKEN
 from labbook.report.run_row import RunRow
 from labbook.store.text.templates import Templates
 
@@ -29,15 +35,13 @@ def month_pages(source: SiteSource, templates: Templates) -> list[Page]:
         keys = source.months.get(month, _NO_KEYS)
         if month == "other":
             continue
-        days: dict[str, list[RunRow]] = defaultdict(list)
-        for row in rows:
-            days[entry_day(row.path)].append(row)
+        days = group_rows(rows, lambda row: entry_day(row.path))
         # Entries outside of the folders of days are on the page of the month.
-        if len(rows) <= ONE_PAGE or set(days) == {month}:
-            found.append(_runs(templates, month, rows, keys.rows))
-            continue
-        found.append(_days(templates, month, days, keys.rows))
-        found += [_runs(templates, day, held, keys.days.get(day, "")) for day, held in days.items() if day != month]
+        outside = days.pop(month, [])
+        if len(rows) <= ONE_PAGE or not days:
+            outside, days = rows, {}
+        found.append(_page(templates, month, outside, days, keys.rows or _key(rows)))
+        found += [_page(templates, day, held, {}, keys.days.get(day) or _key(held)) for day, held in days.items()]
     return found
 
 
@@ -46,21 +50,13 @@ def _place(span: str) -> str:
     return f"runs/{span.replace('-', '/')}/index.md"
 
 
-def _runs(templates: Templates, span: str, rows: Sequence[RunRow], key: str) -> Page:
-    """Returns the page with the runs of a month or a day."""
-    return _page(templates, span, rows, {}, key or _key(rows))
-
-
-def _days(templates: Templates, month: str, days: Mapping[str, Sequence[RunRow]], key: str) -> Page:
-    """Returns the page with the days of a month, newest first, and the runs outside of them."""
-    others = {day: rows for day, rows in days.items() if day != month}
-    return _page(templates, month, days.get(month, ()), others, key or _key([row for r in days.values() for row in r]))
-
-
 def _page(
     templates: Templates, span: str, rows: Sequence[RunRow], days: Mapping[str, Sequence[RunRow]], key: str
 ) -> Page:
-    """Returns a page that is rendered on demand: old months do not change, and many rows take long."""
+    """Returns the page of a month or a day with its runs, for a long month those outside of `days`, newest first.
+
+    It is rendered on demand: old months do not change, and many rows take long.
+    """
     path, month = _place(span), span[:7]
 
     def text() -> str:
@@ -70,13 +66,7 @@ def _page(
             "month": {"title": month, "url": link(_place(month), path)} if span != month else None,
             "all_url": link("runs/index.md", path),
             "days": [
-                {
-                    "day": day,
-                    "url": link(_place(day), path),
-                    "runs": len(held),
-                    "broken": sum(row.status in BROKEN for row in held),
-                    "time": numbers.duration(sum(row.duration_s or 0.0 for row in held)),
-                }
+                {"day": day, "url": link(_place(day), path), **run_totals(held)}
                 for day, held in sorted(days.items(), reverse=True)
             ],
             "rows": [run_cells(row, path) for row in rows],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +13,11 @@ from labbook.frozen import dataclass
 from labbook.index.documents import MAX_BYTES, content_digest
 from labbook.model.entry import Entry
 from labbook.model.symptom import Symptom
+from labbook.publish.html.notes import inert
 from labbook.publish.pages.build_cache import BuildCache
 from labbook.publish.pages.build_record import content_key
 from labbook.report import numbers
+from labbook.report.best_runs import BROKEN
 from labbook.report.run_row import RunRow
 from labbook.store.text.templates import Templates
 
@@ -139,6 +142,11 @@ class Page:
         """Returns its text."""
         return self.markdown if isinstance(self.markdown, str) else self.markdown()
 
+    def front_matter(self) -> dict[str, Any]:
+        """Returns its front matter."""
+        hidden = ["navigation", *(["toc"] if self.wide else [])]
+        return {"title": inert(self.title), "hide": hidden, "scripts": list(self.scripts)}
+
 
 @dataclass(frozen=True)
 class SiteFile:
@@ -178,6 +186,20 @@ def template_page(
         return templates.render_anyway(f"pages/{template}.md.j2", data)[0]
 
     return Page(path, render, title, wide, scripts, content_key(template, data))
+
+
+def group_rows(rows: Iterable[RunRow], key: Callable[[RunRow], str]) -> dict[str, list[RunRow]]:
+    """Returns key -> its runs, in their order; no runs for a key that none has."""
+    groups: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return groups
+
+
+def run_totals(rows: Sequence[RunRow]) -> dict[str, Any]:
+    """Returns the cells that sum up runs: how many, how many of them failed, and their time together."""
+    time = numbers.duration(sum(row.duration_s or 0.0 for row in rows))
+    return {"runs": len(rows), "broken": sum(row.status in BROKEN for row in rows), "time": time}
 
 
 def link(path: str, page: str) -> str:

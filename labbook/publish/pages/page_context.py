@@ -7,11 +7,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from labbook.publish.html import theme
 from labbook.publish.html.notes import SiteNote, inert, replace_block
 from labbook.publish.pages.build_record import content_key
 from labbook.publish.pages.experiment_view import SCRIPTS
 from labbook.publish.pages.generated_pages import experiment_runs, neighbours, same_script
-from labbook.publish.pages.page import SiteSource, run_cells
+from labbook.publish.pages.page import SiteSource, group_rows, run_cells
 from labbook.publish.pages.run_table_data import entry_day, entry_month
 from labbook.publish.pages.symptom_pages import symptom_page
 from labbook.publish.pages.symptom_view import SymptomView, symptom_path, symptom_view
@@ -63,7 +64,7 @@ class PageContext:
         self._labels = {key: str(labels[key]) for key in _BAR_WORDS}
         # Cached, because each neighbour of a run needs it.
         self._all_runs, self._compare = at("runs/index.md"), at("compare/index.md")
-        self._urls: dict[str, str] = {}
+        self._address = cache(lambda path: at(path.removeprefix("notes/")))
         self._linked = cache(self._symptom_link)
 
     def context_of(self, path: str) -> Any:  # noqa: ANN401 - plain data
@@ -88,9 +89,7 @@ class PageContext:
 
         Cost: 10,000 runs in 30 ms, a sixth of what their bars take.
         """
-        days: dict[str, list[RunRow]] = defaultdict(list)
-        for row in self._source.rows:
-            days[entry_day(row.path)].append(row)
+        days = group_rows(self._source.rows, lambda row: entry_day(row.path))
         return {day: self._day(day, rows, there) for day, rows in days.items()}
 
     def _day(self, day: str, rows: Sequence[RunRow], there: Container[str]) -> Day:
@@ -117,19 +116,20 @@ class PageContext:
         key = content_key(shown or [vars(row) for row in rows], alike, beside, more, symptoms)
         return key, [source for row in rows if (source := row.path[len("notes/") :]).startswith("runs/")]
 
-    def markdown_and_title(self, path: str, note: SiteNote) -> tuple[str, str]:
-        """Returns the text of a note with its context, and its title from there, or ""."""
+    def text_and_front_matter(self, path: str, note: SiteNote) -> tuple[str, dict[str, Any]]:
+        """Returns the text of a note with its context, and the front matter of its page."""
+        text, meta = note.markdown, dict(note.meta)
+        meta["scripts"] = list(SCRIPTS) if path.startswith("experiments/") and path != "experiments/index.md" else []
         if path.startswith("experiments/") and not note.problem:
-            return replace_block(note.markdown, "runs", experiment_runs(_name(path), self._source, self._templates)), ""
-        symptom = self._symptom(path)
-        if symptom:
-            page = symptom_page(self._view, symptom, self._templates, note.markdown)
-            return page.text(), inert(self._view.title(symptom))
-        return note.markdown, ""
-
-    def scripts(self, path: str) -> tuple[str, ...]:
-        """Returns the additional scripts of the page of a note."""
-        return SCRIPTS if path.startswith("experiments/") and path.removesuffix(".md") != "experiments/index" else ()
+            text = replace_block(text, "runs", experiment_runs(_name(path), self._source, self._templates))
+        elif symptom := self._symptom(path):
+            text = symptom_page(self._view, symptom, self._templates, text).text()
+            meta["title"] = inert(self._view.title(symptom))
+        if (bar := self.bar(path)) is not None:
+            meta["labbook"] = bar
+        if theme.is_listed(path):
+            meta.setdefault("hide", ["navigation"])
+        return text, meta
 
     def bar(self, path: str) -> dict[str, Any] | None:
         """Returns the bar above an entry, with its neighbours in time, or `None` for other notes."""
@@ -202,12 +202,7 @@ class PageContext:
         return {"title": self._view.title(name), "url": self._at(symptom_path(name))}
 
     def _url(self, row: RunRow | None) -> str:
-        if row is None:
-            return ""
-        url = self._urls.get(row.path)
-        if url is None:
-            url = self._urls[row.path] = self._at(row.path.removeprefix("notes/"))
-        return url
+        return self._address(row.path) if row is not None else ""
 
 
 def _name(path: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from labbook.model.metric_kinds import direction_of
 from labbook.model.run_fields import option_values
 from labbook.publish.pages.build_record import content_key
-from labbook.publish.pages.page import SiteFile, SiteSource
+from labbook.publish.pages.page import SiteFile, SiteSource, group_rows
 from labbook.report.run_row import RunRow
 from labbook.store.paths import is_run_id
 
@@ -91,9 +91,7 @@ def _dates(folder: str) -> tuple[str, str]:
 
 def group_by_month(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     """Returns `2026-11` or "other", the month of the folder of the entry -> its runs, newest first."""
-    months: dict[str, list[RunRow]] = defaultdict(list)
-    for row in rows:
-        months[entry_month(row.path)].append(row)
+    months = group_rows(rows, lambda row: entry_month(row.path))
     return dict(sorted(months.items(), key=lambda item: (item[0] != "other", item[0]), reverse=True))
 
 

@@ -16,7 +16,7 @@ from labbook.publish.html import theme
 from labbook.publish.html.notes import inert, site_note
 from labbook.publish.pages.feed import feed_file
 from labbook.publish.pages.generated_pages import site_files, site_pages
-from labbook.publish.pages.page import Page, SiteSource
+from labbook.publish.pages.page import SiteSource
 from labbook.publish.pages.page_context import PageContext
 from labbook.publish.search.search_page import interface
 from labbook.store.notebook import Notebook
@@ -59,7 +59,7 @@ def stage(
     notes = _published_notes(notebook, source, warnings, say)
     pages = {page.path: page for page in site_pages(source, templates) if page.path not in notes}
     around = PageContext(source, templates, lambda path: _url(path, settings) if path in notes or path in pages else "")
-    docs: dict[str, bytes | Path] = {path: _generated_page(page) for path, page in pages.items()}
+    docs: dict[str, bytes | Path] = {path: _markdown(page.front_matter(), page.text()) for path, page in pages.items()}
     for path, file in notes.items():
         if path.endswith(".md"):
             made = _note(around, path, file, str(templates.words["site"]["broken_note"]), warnings, say)
@@ -99,11 +99,6 @@ def _published_notes(notebook: Notebook, source: SiteSource, warnings: list[str]
     return notes
 
 
-def _generated_page(page: Page) -> bytes:
-    hidden = ["navigation", *(["toc"] if page.wide else [])]
-    return _markdown({"title": inert(page.title), "hide": hidden, "scripts": list(page.scripts)}, page.text())
-
-
 def _note(around: PageContext, path: str, file: Path, sentence: str, warnings: list[str], say: Sentences) -> bytes:
     try:
         content = file.read_bytes()
@@ -113,15 +108,7 @@ def _note(around: PageContext, path: str, file: Path, sentence: str, warnings: l
     note = site_note(content, f"notes/{path}", sentence, say=say)
     if note.problem:
         warnings.append(say.line("terminal.site.shown_as_text", problem=note.problem))
-    text, title = around.markdown_and_title(path, note)
-    meta = dict(note.meta)
-    if title:
-        meta["title"] = title
-    bar = around.bar(path)
-    if bar is not None:
-        meta["labbook"] = bar
-    if theme.is_listed(path):
-        meta.setdefault("hide", ["navigation"])
+    text, meta = around.text_and_front_matter(path, note)
     return _markdown(meta, text)
 
 
