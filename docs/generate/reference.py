@@ -15,7 +15,7 @@ from labbook.cli import labbook as command_table
 from labbook.dataset.dataset_tables import TABLES
 from labbook.help_text import command_words, help_words
 from labbook.review.reviewer import rule_rows
-from labbook.store.config import Config, environment_name, settings_text
+from labbook.store.config import Config, environment_name, setting_help, settings_text
 from labbook.store.text.sentences import Sentences
 
 
@@ -172,7 +172,7 @@ _SETTINGS_FILE = {
 def _settings(language: str) -> str:
     say = Sentences(language)
     rows = [
-        f"| `{each.name}` | `{_toml_value(each.default)}` | `{environment_name(each)}` | {say(each.metadata['help'])} |"
+        f"| `{each.name}` | `{_toml_value(each.default)}` | `{environment_name(each)}` | {say(setting_help(each))} |"
         for each in fields(Config)
     ]
     file = f"```toml\n{settings_text(Config(), say).strip()}\n```\n"

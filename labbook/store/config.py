@@ -1,4 +1,4 @@
-"""The settings of a notebook: one field per setting, with default, description and validation."""
+"""The settings of a notebook: one field per setting, with default and validation."""
 
 from __future__ import annotations
 
@@ -54,113 +54,56 @@ def _patterns(value: tuple[str, ...]) -> Message | None:
     return None if all(pattern.strip() for pattern in value) else message("errors.settings.empty_pattern")
 
 
-def _accept_anything(_value: object) -> None:
-    return None
-
-
-def _setting(default: Any, sentence: str, check: Check = _accept_anything, *, env: str = "") -> Any:  # noqa: ANN401 - a field
+def _setting(default: Any, check: Check = lambda _: None, *, env: str = "") -> Any:  # noqa: ANN401 - a field
     """Declare a field of `Config`; `env` is its environment variable if it is not `LABBOOK_<FIELD>`."""
-    return field(default=default, metadata={"help": sentence, "check": check, "env": env})
+    return field(default=default, metadata={"check": check, "env": env})
 
 
 @dataclass(frozen=True)
 class Config:
-    """All settings. Later sources override earlier ones: defaults, `labbook.toml`, environment, flags."""
+    """All settings. Later sources override earlier ones: defaults, `labbook.toml`, environment, flags.
 
-    title: str = _setting("Lab notebook", "Name of the notebook, shown on its site and in reports.")
-    language: str = _setting(
-        "auto",
-        'Language of entries and pages: "en", "zh", or "auto" for that of the system.',
-        _one_of("auto", "en", "zh"),
-    )
-    commit: str = _setting(
-        "branch",
-        'Where entries are committed: "branch" (one of their own), "checkout" (the one you have checked out) or "off".',
-        _one_of("branch", "checkout", "off"),
-    )
-    branch: str = _setting("labbook", 'Name of that branch when commit = "branch".', _branch_name)
-    author: str = _setting("", "Your name in entries and their commits; empty takes it from git.")
-    sync: str = _setting(
-        "off",
-        'Whether to share entries by themselves: "off", or "after-run" (in the background, after each run).',
-        _one_of("off", "after-run"),
-    )
-    remote: str = _setting("", "Remote that `labbook sync` shares with; empty takes origin, or the only one.")
-    experiment: str = _setting("", "Experiment of every run; empty gives each script one of its own.")
-    sweep: str = _setting("", "Name of the sweep that runs are trials of; `labbook sweep` sets it for its trials.")
-    probe: bool = _setting(True, "Whether to look inside the Python processes of a run.", env="LABBOOK_USE_PROBE")
-    level: str = _setting(
-        "normal",
-        'How much the probe measures: "off" (numbers of the steps alone), "light", "normal" or "deep".',
-        _one_of("off", "light", "normal", "deep"),
-    )
-    probe_budget: float = _setting(
-        0.01, "Largest share of a run's time that the probe may take for costly measurements.", _check_between(0.0, 1.0)
-    )
-    console_head_bytes: int = _setting(_MIB, "Bytes of output kept from the start of a run.", _check_between(0, 2**40))
-    console_tail_bytes: int = _setting(
-        4 * _MIB, "Bytes of output kept from the end of a run.", _check_between(0, 2**40)
-    )
-    patch_max_bytes: int = _setting(
-        _MIB, "Largest patch of uncommitted changes that an entry keeps.", _check_between(0, 2**40)
-    )
-    hash_full_bytes: int = _setting(
-        64 * _MIB, "Files up to this size are fingerprinted whole, larger ones by samples.", _check_between(0, 2**50)
-    )
-    artifacts: tuple[str, ...] = _setting(
-        (), 'Files to keep when a run has written them: patterns such as "*.pt" or "best/*".', _patterns
-    )
-    artifact_store: str = _setting(
-        "", 'Where kept files go: a folder, or a URL such as "s3://bucket/labbook"; empty keeps them on this machine.'
-    )
-    artifact_limit: int = _setting(4096 * _MIB, "Larger files, in bytes, are not kept.", _check_between(0, 2**60))
-    artifact_keep_last: int = _setting(
-        0,
-        "How many files of a run one pattern of `artifacts` keeps, and how many versions of one path `labbook.keep()` "
-        "keeps: the last ones. 0: all.",
-        _check_between(0, 2**31),
-    )
-    snapshot: str = _setting(
-        "",
-        'Snapshot to keep of each run: "best" or "last" (checkpoint), "failed" (of failed runs), or "" for none.',
-        _one_of("", "best", "last", "failed"),
-    )
-    snapshot_state: int = _setting(
-        0,
-        'With snapshot = "last" or "failed": largest state of model and optimizer, in bytes, that is saved when '
-        "the process ends; 0 saves none.",
-        _check_between(0, 2**60),
-    )
-    config_max_bytes: int = _setting(65536, "Largest configuration file that an entry keeps.", _check_between(0, 2**30))
-    config_schema: str = _setting(
-        "", 'JSON Schema of the configuration: "schema.json", or "module:Dataclass" of the program; empty checks none.'
-    )
-    environment_allow: tuple[str, ...] = _setting(
-        (), "Names of further environment variables whose values may be recorded."
-    )
-    redact_rules: str = _setting("", "A file with your own redaction rules, relative to the notebook.")
-    resources_interval_s: float = _setting(
-        5.0, "Seconds between two samples of processor, memory and GPU.", _check_between(0.1, 3600)
-    )
-    metric: str = _setting("", "Metric that represents a run, such as val_acc; empty finds it, validation first.")
-    direction: str = _setting(
-        "",
-        'Which values of that metric are better: "max" or "min"; empty knows it by the name.',
-        _one_of("", "max", "min"),
-    )
-    ci_report: bool = _setting(
-        True, "Whether a failed or unhealthy run adds an annotation and a job summary on GitHub Actions."
-    )
-    site_name: str = _setting("", "Name of the site; empty takes the title.")
-    site_url: str = _setting("", "Address at which the site will be published.")
-    notify_to: tuple[str, ...] = _setting((), "Mail addresses that `labbook report --send` sends to.")
-    notify_from: str = _setting("", "Sender of these mails; empty takes notify_user.")
-    notify_smtp: str = _setting("", "Mail server, such as smtps://mail.example.org:465.")
-    notify_user: str = _setting("", "Account at the mail server; its password is never in the settings.")
-    report_people: bool = _setting(False, "Whether reports count runs by author.")
-    week_start: str = _setting(
-        "monday", 'First day of a reported week: "monday" or "sunday".', _one_of("monday", "sunday")
-    )
+    What each one decides is in `templates/words/messages/en_settings.toml`.
+    """
+
+    title: str = _setting("Lab notebook")
+    language: str = _setting("auto", _one_of("auto", "en", "zh"))
+    commit: str = _setting("branch", _one_of("branch", "checkout", "off"))
+    branch: str = _setting("labbook", _branch_name)
+    author: str = _setting("")
+    sync: str = _setting("off", _one_of("off", "after-run"))
+    remote: str = _setting("")
+    experiment: str = _setting("")
+    sweep: str = _setting("")
+    probe: bool = _setting(True, env="LABBOOK_USE_PROBE")
+    level: str = _setting("normal", _one_of("off", "light", "normal", "deep"))
+    probe_budget: float = _setting(0.01, _check_between(0.0, 1.0))
+    console_head_bytes: int = _setting(_MIB, _check_between(0, 2**40))
+    console_tail_bytes: int = _setting(4 * _MIB, _check_between(0, 2**40))
+    patch_max_bytes: int = _setting(_MIB, _check_between(0, 2**40))
+    hash_full_bytes: int = _setting(64 * _MIB, _check_between(0, 2**50))
+    artifacts: tuple[str, ...] = _setting((), _patterns)
+    artifact_store: str = _setting("")
+    artifact_limit: int = _setting(4096 * _MIB, _check_between(0, 2**60))
+    artifact_keep_last: int = _setting(0, _check_between(0, 2**31))
+    snapshot: str = _setting("", _one_of("", "best", "last", "failed"))
+    snapshot_state: int = _setting(0, _check_between(0, 2**60))
+    config_max_bytes: int = _setting(65536, _check_between(0, 2**30))
+    config_schema: str = _setting("")
+    environment_allow: tuple[str, ...] = _setting(())
+    redact_rules: str = _setting("")
+    resources_interval_s: float = _setting(5.0, _check_between(0.1, 3600))
+    metric: str = _setting("")
+    direction: str = _setting("", _one_of("", "max", "min"))
+    ci_report: bool = _setting(True)
+    site_name: str = _setting("")
+    site_url: str = _setting("")
+    notify_to: tuple[str, ...] = _setting(())
+    notify_from: str = _setting("")
+    notify_smtp: str = _setting("")
+    notify_user: str = _setting("")
+    report_people: bool = _setting(False)
+    week_start: str = _setting("monday", _one_of("monday", "sunday"))
 
     def state_request(self) -> dict[str, object]:
         """Returns the setting `state` of the probe: when it saves the state of a training, and how much; or nothing."""
@@ -212,13 +155,17 @@ def load_config(root: Path | None, environ: Mapping[str, str], flags: Mapping[st
     return Config(**(values | held))
 
 
-def settings_text(config: Config, say: Callable[[str], str] = str) -> str:
+def settings_text(config: Config, say: Callable[[Message], str]) -> str:
     """Return the text of a `labbook.toml` with all settings of `config` and their descriptions, as `say` has them."""
-    lead = "Settings of this laboratory notebook. Environment variables LABBOOK_<NAME> override them."
-    lines = [f"# {say(lead)}", ""]
+    lines = [f"# {say(message('settings.lead'))}", ""]
     for each in fields(Config):
-        lines += [f"# {say(each.metadata['help'])}", f"{each.name} = {_toml(getattr(config, each.name))}", ""]
+        lines += [f"# {say(setting_help(each))}", f"{each.name} = {_toml(getattr(config, each.name))}", ""]
     return "\n".join(lines)
+
+
+def setting_help(setting: Field[Any]) -> Message:
+    """Return what a field of `Config` decides, as one sentence."""
+    return Message(f"settings.{setting.name}")
 
 
 def environment_name(setting: Field[Any]) -> str:
@@ -337,12 +284,12 @@ def _checked(setting: Field[Any], value: object, where: Message | str) -> Any:  
             where=where,
             value=value,
             kind=Message(_KINDS[wanted]),
-            help=str(setting.metadata["help"]),
+            help=setting_help(setting),
         )
     wrong = setting.metadata["check"](fitting)
     if wrong:
         raise NotebookError(
-            "errors.settings.wrong_value", where=where, value=value, problem=wrong, help=str(setting.metadata["help"])
+            "errors.settings.wrong_value", where=where, value=value, problem=wrong, help=setting_help(setting)
         )
     return fitting
 

@@ -18,7 +18,7 @@ from order_of_tests import without_long
 
 from labbook import __version__
 from labbook.cli import labbook as command_table
-from labbook.store.config import Config, environment_name
+from labbook.store.config import Config, environment_name, setting_help
 from labbook.store.text.sentences import Sentences
 
 pytestmark = [
@@ -85,7 +85,7 @@ def test_every_command_and_option_is_in_the_reference(site):
 def test_every_setting_is_in_the_reference(site, language, page):
     text, say = text_of(site / page), Sentences(language)
     for setting in fields(Config):
-        for wanted in (setting.name, environment_name(setting), say(setting.metadata["help"])):
+        for wanted in (setting.name, environment_name(setting), say(setting_help(setting))):
             assert wanted in text
 
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
 from labbook.errors import NotebookError
-from labbook.store.config import Config, environment_name, load_config, settings_text, unknown_settings
+from labbook.store.config import Config, environment_name, load_config, setting_help, settings_text, unknown_settings
 from labbook.store.text.sentences import Sentences
+
+ENGLISH = Sentences("en")
 
 
 def test_defaults_without_a_file():
@@ -19,7 +21,7 @@ def test_defaults_without_a_file():
 
 def test_every_setting_has_a_sentence_and_a_default_that_passes_its_own_check():
     for each in fields(Config):
-        assert each.metadata["help"].endswith("."), each.name
+        assert ENGLISH(setting_help(each)).endswith("."), each.name
         assert each.metadata["check"](each.default) is None, each.name
 
 
@@ -32,20 +34,20 @@ def test_settings_round_trip_through_toml(tmp_path):
         probe=False,
         probe_budget=0.5,
     )
-    (tmp_path / "labbook.toml").write_text(settings_text(config), "utf-8")
+    (tmp_path / "labbook.toml").write_text(settings_text(config, ENGLISH), "utf-8")
     assert load_config(tmp_path, {}) == config
-    for say in (str, Sentences("zh")):
+    for say in (ENGLISH, Sentences("zh")):
         text = settings_text(Config(), say)
         for each in fields(Config):
-            assert f"# {say(each.metadata['help'])}\n{each.name} = " in text
-        assert say is str or not re.search(r"^# [^\u4e00-\u9fff]+$", text, re.MULTILINE)
+            assert f"# {say(setting_help(each))}\n{each.name} = " in text
+        assert say is ENGLISH or not re.search(r"^# [^\u4e00-\u9fff]+$", text, re.MULTILINE)
 
 
 @given(st.text())
 def test_any_title_survives(tmp_path_factory, title):
     clean = title.encode("utf-8", "ignore").decode()
     folder = tmp_path_factory.mktemp("x")
-    (folder / "labbook.toml").write_text(settings_text(Config(title=clean)), "utf-8")
+    (folder / "labbook.toml").write_text(settings_text(Config(title=clean), ENGLISH), "utf-8")
     assert load_config(folder, {}).title == clean
 
 
@@ -110,7 +112,7 @@ def test_settings_of_a_newer_labbook_and_mistyped_ones_are_skipped_and_named(tmp
     assert first.values.get("near") == near
     assert Sentences("en")(first).startswith(f"{tmp_path}/labbook.toml, line {1 + text.startswith(chr(10))}: ")
     assert future.values["name"] == "future"
-    (tmp_path / "labbook.toml").write_text(settings_text(Config()))
+    (tmp_path / "labbook.toml").write_text(settings_text(Config(), ENGLISH))
     assert unknown_settings(tmp_path) == []
 
 

@@ -9,6 +9,7 @@ import re
 import string
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from labbook.model.message import Message, message
 from labbook.model.run import CheckResult, Run
 from labbook.model.run_json import run_from_json, run_to_json
 from labbook.review.reviewer import RULES
+from labbook.store.config import Config, setting_help
 from labbook.store.text.sentences import Sentences, format_number, format_percent
 from labbook.store.text.words_files import builtin_folder, read_words
 
@@ -109,6 +111,7 @@ def test_every_template_is_used():
     used = {key for key, _ in keys_in_code()}
     used |= {f"{key}_advice" for key in used}
     used |= {rule.message_key(part) for rule in RULES for part in ("what", "advice")}
+    used |= {setting_help(each).key for each in fields(Config)}
     renderer = {key for key in ENGLISH if key.startswith("values.")}
     assert sorted(set(ENGLISH) - used - renderer) == []
 
