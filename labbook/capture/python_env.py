@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from labbook.capture.code.git_reader import head_commit
 from labbook.capture.command import find_program_file
 from labbook.capture.conda_env import format_environment_yml, read_conda_environment
 from labbook.capture.context import CaptureContext
@@ -26,6 +25,7 @@ from labbook.capture.launchers import is_python
 from labbook.capture.requirements import format_requirement, normalize_name
 from labbook.errors import Unavailable
 from labbook.store.git.git_process import discover
+from labbook.store.git.git_state import head_commit
 from labbook.store.git.remotes import credential_free
 from labbook.store.json_files import read_json_object, read_text_or_nothing
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import subprocess
@@ -15,7 +14,6 @@ from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.git.git_process import GitFolders, discover, git_command, git_environment, kill_group, quiet_filters
 from labbook.store.git.remotes import credential_free
-from labbook.store.json_files import read_text_or_nothing
 
 STATUS_TIMEOUT_S = 15.0
 """Time limit for reading the work tree. Source: chosen by us; a cold repository of 100,000 files took 4 s."""
@@ -91,37 +89,6 @@ def open_repository(folder: Path) -> CodeRepository | None:
         if key.startswith(("filter.", "branch.", "remote.")):
             settings.setdefault(key, value) if key.endswith(".url") else settings.update({key: value})
     return CodeRepository(folders, settings)
-
-
-def head_commit(folders: GitFolders) -> str:
-    """Returns the hash of the checked-out commit, read without calling git; "" if not found.
-
-    Used without git, and for the many repositories of editable packages.
-    """
-    content = _first_line(folders.git_dir / "HEAD")
-    for _ in range(5):
-        if not content.startswith("ref:"):
-            return content if len(content) in (40, 64) else ""
-        ref = content.removeprefix("ref:").strip()
-        if ".." in ref or ref.startswith("/"):
-            return ""
-        content = _first_line(folders.git_dir / ref) or _first_line(folders.common_dir / ref)
-        if not content:
-            return _find_packed_ref(folders.common_dir / "packed-refs", ref)
-    return ""
-
-
-def _find_packed_ref(file: Path, ref: str) -> str:
-    with contextlib.suppress(OSError):
-        for line in file.read_text("utf-8", "replace").splitlines():
-            commit, _, name = line.partition(" ")
-            if name == ref and len(commit) in (40, 64):
-                return commit
-    return ""
-
-
-def _first_line(file: Path) -> str:
-    return read_text_or_nothing(file).partition("\n")[0].strip()
 
 
 def _run_git(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.capture.code.code_without_git import find_sources
-from labbook.capture.code.git_reader import CodeRepository, head_commit, open_repository
+from labbook.capture.code.git_reader import CodeRepository, open_repository
 from labbook.capture.code.patch import Patch, is_withheld, section_header, split_sections
 from labbook.capture.code.untracked_files import add_new_files, is_source
 from labbook.capture.command import find_program_file
@@ -29,7 +29,7 @@ from labbook.capture.context import CaptureContext
 from labbook.errors import GitError, Unavailable
 from labbook.model.message import Message, as_data, message
 from labbook.store.git.git_process import GitFolders, discover
-from labbook.store.git.git_state import head_ref, operation
+from labbook.store.git.git_state import head_commit, head_ref, operation
 from labbook.store.text.sentences import Sentences
 
 PATCH_FILE = "changes.patch"

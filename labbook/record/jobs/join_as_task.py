@@ -46,9 +46,9 @@ def join_as_task(
 
 def note_commit(start: dict[str, Any]) -> None:
     """Adds to the `job` in `start` the commit of the code that this task runs; nodes may have different checkouts."""
-    from labbook.capture.code.git_reader import head_commit
     from labbook.capture.command import find_program_file
     from labbook.store.git.git_process import discover
+    from labbook.store.git.git_state import head_commit
 
     program = find_program_file(start["argv"], Path.cwd())
     repository = discover(program.path.parent if program.path is not None else program.folder)

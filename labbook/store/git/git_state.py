@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
 
+from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.store.git.git_process import GitFolders, discover, run_git
 
@@ -17,6 +19,7 @@ _OPERATIONS = (
     ("REVERT_HEAD", "revert"),
     ("BISECT_LOG", "bisect"),
 )
+_HASH = re.compile("[0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,19 @@ def head_ref(folders: GitFolders) -> str:
     return run_git(folders, "symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "surrogateescape").strip()
 
 
+def head_commit(folders: GitFolders) -> str:
+    """Return the hash of the checked-out commit, "" if there is none or it cannot be read.
+
+    Cost: that of `read_commit` for a branch. Used where git fails, and for the many repositories of editable packages.
+    """
+    content = _read(folders.git_dir / "HEAD")
+    if _HASH.fullmatch(content):
+        return content
+    with contextlib.suppress(GitError):
+        return read_commit(folders, head_ref(folders))
+    return ""
+
+
 def is_partial_clone(folders: GitFolders) -> bool:
     """Return whether git has left out contents on purpose, to fetch each when it is needed; labbook's git may not."""
     return "promisor" in _read(folders.common_dir / "config").lower()
@@ -62,7 +78,7 @@ def read_commit(folders: GitFolders, ref: str) -> str:
     """
     if ref.startswith("refs/"):
         loose = _read(folders.common_dir / ref)
-        if re.fullmatch("[0-9a-f]{40,64}", loose):
+        if _HASH.fullmatch(loose):
             return loose
         if not loose and not (folders.common_dir / "reftable").exists():
             packed = _bytes(folders.common_dir / "packed-refs")
