@@ -97,25 +97,26 @@ def load_rules(path: Path) -> dict[str, Any]:
     try:
         data = parse_toml(_read_regular(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise NotebookError(
-            "errors.redaction.not_readable", path=path, reason=error, advice="errors.redaction.advice"
-        ) from error
+        raise _wrong_rules("errors.redaction.not_readable", path=path, reason=error) from error
     except ValueError as error:
-        raise NotebookError(
-            "errors.redaction.not_toml", path=path, reason=error, advice="errors.redaction.advice"
-        ) from error
+        raise _wrong_rules("errors.redaction.not_toml", path=path, reason=error) from error
     for key in data:
         if key not in ("allow", "names", "rules"):
             raise NotebookError("errors.redaction.unknown_key", key=key, path=path)
     for key in ("allow", "names"):
         if not _texts(data.get(key, [])):
-            raise NotebookError("errors.redaction.no_list", key=key, path=path, advice="errors.redaction.advice")
+            raise _wrong_rules("errors.redaction.no_list", key=key, path=path)
     rules = data.get("rules", [])
     if not isinstance(rules, list):
         raise NotebookError("errors.redaction.no_tables", path=path)
     for number, rule in enumerate(rules, 1):
         _check(rule, number, path)
     return data
+
+
+def _wrong_rules(key: str, /, **values: object) -> NotebookError:
+    """Return an error whose advice explains the form of a file of rules."""
+    return NotebookError(key, advice="errors.redaction.advice", **values)
 
 
 def _read_regular(path: Path) -> bytes:
@@ -136,10 +137,10 @@ def _texts(value: object) -> bool:
 
 def _check(rule: object, number: int, path: Path) -> None:
     if not isinstance(rule, dict) or not isinstance(rule.get("id"), str) or not isinstance(rule.get("pattern"), str):
-        raise NotebookError("errors.redaction.no_id", rule=str(number), path=path, advice="errors.redaction.advice")
+        raise _wrong_rules("errors.redaction.no_id", rule=str(number), path=path)
     name = repr(rule["id"])
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", rule["id"]):
-        raise NotebookError("errors.redaction.bad_id", rule=name, path=path, advice="errors.redaction.advice")
+        raise _wrong_rules("errors.redaction.bad_id", rule=name, path=path)
     if not _texts(rule.get("keywords")) or not rule["keywords"]:
         raise NotebookError("errors.redaction.no_keywords", rule=name, path=path)
     if not _texts(rule.get("yes")) or not rule["yes"] or not _texts(rule.get("no", [])):
@@ -147,13 +148,9 @@ def _check(rule: object, number: int, path: Path) -> None:
     try:
         wrong = check_rule(rule)
     except (re.error, ValueError) as error:
-        raise NotebookError(
-            "errors.redaction.wrong", rule=name, path=path, problem=error, advice="errors.redaction.advice"
-        ) from error
+        raise _wrong_rules("errors.redaction.wrong", rule=name, path=path, problem=error) from error
     if wrong:
-        raise NotebookError(
-            "errors.redaction.wrong", rule=name, path=path, problem=wrong, advice="errors.redaction.advice"
-        )
+        raise _wrong_rules("errors.redaction.wrong", rule=name, path=path, problem=wrong)
 
 
 def scan_bytes(data: bytes, redactor: Redactor | None = None) -> list[Hit]:
