@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,20 +238,11 @@ class _Batches:
 
     def commit(self) -> None:
         """Commits what was written since the last commit; texts that may be secrets are masked first."""
-        from labbook.store.commit.entry_commit import commit_files, withhold
-        from labbook.store.commit.last_look import mask_files
+        from labbook.store.commit.masked_commit import commit_masked
 
         if not self._files:
             return
-        message = self._redactor.text(self._message())
-        outcome = commit_files(self._notebook, self._files, message, redactor=self._redactor)
-        if outcome.status == "withheld":
-            with suppress(OSError):
-                mask_files(self._notebook.paths.root, self._files, self._redactor)
-            outcome = commit_files(self._notebook, self._files, message, redactor=self._redactor)
-        if outcome.status == "withheld":
-            with suppress(OSError):
-                withhold(self._notebook, self._files, message, time.time(), outcome.reason)
+        outcome = commit_masked(self._notebook, self._files, self._message(), self._redactor)
         if outcome.status == "failed":
             raise GitError("commit.failed", reason=outcome.cause)
         if outcome.status in ("queued", "withheld"):

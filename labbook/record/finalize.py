@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -177,19 +176,10 @@ def _add_changes(notebook: Notebook, run: Run, redactor: Redactor) -> Run:
 
 def _commit(notebook: Notebook, run: Run, files: list[Path], redactor: Redactor) -> CommitOutcome:
     """Commits entries and their attachments; refused files are masked, or withheld from the site as well."""
-    from labbook.store.commit.entry_commit import commit_files, withhold
-    from labbook.store.commit.last_look import mask_files
+    from labbook.store.commit.masked_commit import commit_masked
 
-    message = redactor.text(commit_message(run))
-    outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
+    outcome = commit_masked(notebook, files, commit_message(run), redactor, when=run.ended)
     if outcome.status == "withheld":
-        # Texts masked one by one may look like a secret when joined. Masking them is better than losing the entry.
-        with suppress(OSError):
-            mask_files(notebook.paths.root, files, redactor)
-        outcome = commit_files(notebook, files, message, when=run.ended, redactor=redactor)
-    if outcome.status == "withheld":
-        with suppress(OSError):
-            withhold(notebook, files, message, run.ended or run.started, outcome.reason)
         later = GitError("errors.commit.masked_later", cause=outcome.cause)
         outcome = replace(outcome, reason=later.message, why=message_of(later))
     if outcome.status == "committed" and notebook.config.sync != "off":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 from labbook.report.commit_line import commit_line
 from labbook.store.commit.commit_queue import WITHHELD, pending_commits, remove_commit
 from labbook.store.commit.entry_commit import CommitOutcome, commit_files, withhold
 from labbook.store.commit.last_look import mask_files
-from labbook.store.journal import Journal
+from labbook.store.journal import Journal, list_journals
 from labbook.store.notebook import Notebook
 from labbook.store.paths import is_run_id
 from labbook.store.recorder_redaction import make_redactor
@@ -55,31 +54,22 @@ def release_withheld(notebook: Notebook, print_line: Callable[[str], None]) -> i
 def _note_refused_runs(notebook: Notebook) -> None:
     """Queues entries that an earlier version of labbook refused to commit without queueing them."""
     from labbook.record.finalize import commit_message
+    from labbook.record.run_entry import entry_files
     from labbook.report.run_data import load_run
 
     known = {item.files[0] for item in pending_commits(notebook.paths, queue=WITHHELD)}
-    for journal in _iter_refused_journals(notebook):
+    for journal in list_journals(notebook.paths):
         entry = notebook.paths.entry(journal.run_id)
+        if journal.read(journal.paths.done).get("status") not in ("withheld", "failed"):
+            continue
         if not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:
             continue
-        folder = notebook.paths.attachments(journal.run_id)
-        files = [entry, *(sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [])]
+        files = entry_files(notebook, journal.run_id, entry)
         reason = str(journal.read(journal.paths.done).get("reason") or "")
         run = load_run(notebook.paths, journal.run_id)
         message = commit_message(run) if run is not None else f"Run: {journal.run_id}\n"
         when = run.ended if run is not None and run.ended else entry.stat().st_mtime
         withhold(notebook, files, message, when, reason)
-
-
-def _iter_refused_journals(notebook: Notebook) -> Iterator[Journal]:
-    try:
-        folders: list[Path] = sorted(folder for folder in notebook.paths.journals.iterdir() if is_run_id(folder.name))
-    except OSError:
-        return
-    for folder in folders:
-        journal = Journal(notebook.paths.journal(folder.name))
-        if journal.read(journal.paths.done).get("status") in ("withheld", "failed"):
-            yield journal
 
 
 def _note_outcome(notebook: Notebook, run_id: str, outcome: CommitOutcome) -> None:

@@ -350,11 +350,13 @@ def _sync_folder(folder: Path) -> None:
 
 def open_journals(paths: NotebookPaths) -> Iterator[Journal]:
     """Return journals of runs that are not done, oldest first, including those of living recorders."""
+    return (journal for journal in list_journals(paths) if not journal.paths.done.exists())
+
+
+def list_journals(paths: NotebookPaths) -> list[Journal]:
+    """Return the journals of all runs, oldest first."""
     try:
-        folders = sorted(folder for folder in paths.journals.iterdir() if is_run_id(folder.name))
+        names = sorted(folder.name for folder in paths.journals.iterdir() if is_run_id(folder.name))
     except OSError:
-        return
-    for folder in folders:
-        journal = Journal(paths.journal(folder.name))
-        if not journal.paths.done.exists():
-            yield journal
+        return []
+    return [Journal(paths.journal(name)) for name in names]
