@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.capture.context import CaptureContext
+from labbook.model.events.process_kinds import FileItem
 from labbook.model.events.training_kinds import FrameworkImported, Step
 from labbook.model.message import as_data, message
 from labbook.model.run import Facts, FileUse, Framework, Process, Run
@@ -41,15 +42,8 @@ def add_captured(
         recorded: All events as they are in the journal, by which calls of `labbook.keep()` are known.
     """
     from labbook.capture.processes import find_unobserved
-    from labbook.capture.python_env import add_used_packages
     from labbook.capture.reproducibility import judge_reproducibility
     from labbook.capture.resources import read_resources
-    from labbook.capture.sources import capture_after
-    from labbook.capture.used_files import summarize_files
-    from labbook.record.jobs.job_journal import JobJournal
-    from labbook.record.run_from_journal.ending_events import standstill_facts
-    from labbook.record.run_from_journal.rank_hangs import add_hang_at_stop
-    from labbook.record.run_from_journal.roll_call import roll_call
 
     before = journal.read(journal.paths.before)
     after: dict[str, Any] = journal.read(journal.paths.after)
@@ -57,11 +51,8 @@ def add_captured(
     journal.mask(_learn_from_files(items, redactor))
     if not after:
         context = capture_context(notebook, journal, start, redactor, _main_python(processes))
-        after = dict(capture_after(context))
-        after["python"] = add_used_packages(after.get("python") or {}, modules_used(processes), context.python)
         linked_from = Path(start["rerun_in"]) if start.get("rerun_in") else None
-        files = summarize_files(items, context.cwd, notebook.config, linked_from)
-        after["files"] = [redactor.data(vars(f)) for f in files]
+        after = _capture_end(context, processes, items, linked_from)
         after["artifacts"] = keep_files(notebook, journal, context, run, recorded or processes)
         journal.write(journal.paths.after, after, durable=False)
         after = journal.read(journal.paths.after)  # as written: bytes that are not UTF-8 are replaced
@@ -74,31 +65,54 @@ def add_captured(
     parts = journal.parts()
     captured["resources"] = read_resources(parts[0].paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
-    job = journal if isinstance(journal, JobJournal) else None
-    whole = (job.tasks(), job.world, job.key) if job else ((), *launched_job(processes))
-    ranks = roll_call(processes, *whole, stopped=run.status == "interrupted", console=run.console.text)
-    ranks = add_hang_at_stop(ranks, processes, _first_stop(parts))
-    if ranks:
-        captured["ranks"] = redactor.data(ranks)
-    ending = {
-        **_explain_ending(journal, parts, start, run),
-        **standstill_facts(run, processes, ranks),
-        **lost_node(ranks),
-    }
-    if ending:
-        captured["ending"] = redactor.data(ending)
-    trainings = successive_trainings(run, processes)
-    if trainings and not any(row["params"] for row in trainings["rows"]):
-        trainings = successive_trainings(run, processes, _read_script(run))
-    if trainings:
-        captured["trainings"] = redactor.data(trainings)
+    facts = {**_rank_facts(journal, parts, start, run, processes), **_training_facts(run, processes)}
+    captured |= redactor.data({name: value for name, value in facts.items() if value})
+    if captured.get("trainings"):
         run = replace(run, frameworks=tuple(map(_without_earlier_models, run.frameworks)))
-    elif phases := training_phases(processes):
-        captured["phases"] = redactor.data(phases)
     if start.get("attempt_before"):
         captured["attempt"] = {"before": start["attempt_before"]}
     unobserved = [one for part in parts for one in find_unobserved(part.paths.resources)]
     return _add_unobserved(replace(run, files=file_uses, artifacts=artifacts, captured=captured), unobserved)
+
+
+def _capture_end(
+    context: CaptureContext, processes: Sequence[ProcessEvents], items: Sequence[FileItem], linked_from: Path | None
+) -> dict[str, Any]:
+    """Returns the facts of the sources that answer at the end, and the files that the run has used."""
+    from labbook.capture.python_env import add_used_packages
+    from labbook.capture.sources import capture_after
+    from labbook.capture.used_files import summarize_files
+
+    after = dict(capture_after(context))
+    after["python"] = add_used_packages(after.get("python") or {}, modules_used(processes), context.python)
+    files = summarize_files(items, context.cwd, context.config, linked_from)
+    after["files"] = [context.redactor.data(vars(file)) for file in files]
+    return after
+
+
+def _rank_facts(
+    journal: Journal, parts: Sequence[Journal], start: Facts, run: Run, processes: Sequence[ProcessEvents]
+) -> Facts:
+    """Returns what the ranks did (`ranks`), and why and how the run ended (`ending`)."""
+    from labbook.record.jobs.job_journal import JobJournal
+    from labbook.record.run_from_journal.ending_events import standstill_facts
+    from labbook.record.run_from_journal.rank_hangs import add_hang_at_stop
+    from labbook.record.run_from_journal.roll_call import roll_call
+
+    job = journal if isinstance(journal, JobJournal) else None
+    whole = (job.tasks(), job.world, job.key) if job else ((), *launched_job(processes))
+    ranks = roll_call(processes, *whole, stopped=run.status == "interrupted", console=run.console.text)
+    ranks = add_hang_at_stop(ranks, processes, _first_stop(parts))
+    ending = {**_explain_ending(journal, parts, start, run), **standstill_facts(run, processes, ranks)}
+    return {"ranks": ranks, "ending": {**ending, **lost_node(ranks)}}
+
+
+def _training_facts(run: Run, processes: Sequence[ProcessEvents]) -> Facts:
+    """Returns the several trainings of the program (`trainings`), else the phases of its one training (`phases`)."""
+    trainings = successive_trainings(run, processes)
+    if trainings and not any(row["params"] for row in trainings["rows"]):
+        trainings = successive_trainings(run, processes, _read_script(run))
+    return {"trainings": trainings} if trainings else {"phases": training_phases(processes)}
 
 
 def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:

@@ -51,6 +51,12 @@ def add_traces(run: Run, notebook: Notebook, journal: Journal, redactor: Redacto
     return replace(run, asked={**run.asked, "profiles": stored})
 
 
+def _find_trace(profile: Mapping[str, Any], journal: Journal) -> Path | None:
+    """Returns the trace of a profile in the journal, `None` if there is none."""
+    path = journal.paths.root / "profile" / Path(str(profile.get("trace") or "")).name
+    return path if path.is_file() and not path.is_symlink() else None
+
+
 def _draw(
     profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor, labels: Mapping[str, Any]
 ) -> dict[str, str]:
@@ -58,9 +64,8 @@ def _draw(
     from labbook.report.flame_svg import flame_svg, memory_svg
     from labbook.report.profile_trace import read_trace, speedscope
 
-    name = Path(str(profile.get("trace") or "")).name
-    path = journal.paths.root / "profile" / name
-    if not name or path.is_symlink() or not path.is_file():
+    path = _find_trace(profile, journal)
+    if path is None:
         return {}
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
         content = stream.read(_MAX_DRAWN + 1)
@@ -72,7 +77,7 @@ def _draw(
         for number, root in enumerate(trace.threads, start=1)
     ]
     steps = max(1, int(profile.get("end_step") or 0) - int(profile.get("begin_step") or 0) + 1)
-    stem = name.partition(".")[0]
+    stem = path.name.partition(".")[0]
     made: dict[str, tuple[str, str]] = {}
     if trace.threads:
         made["flame"] = f"flame-{stem}.svg", flame_svg(trace, threads, labels, steps)
@@ -86,16 +91,15 @@ def _draw(
 
 
 def _store_trace(profile: Mapping[str, Any], journal: Journal, folder: Path, redactor: Redactor) -> dict[str, Any]:
-    name = Path(str(profile.get("trace") or "")).name
-    path = journal.paths.root / "profile" / name
-    if not name or path.is_symlink() or not path.is_file():
+    path = _find_trace(profile, journal)
+    if path is None:
         return {"file": "", "kept": "", "bytes": 0}
-    facts = {"file": "", "kept": f".labbook/runs/{journal.run_id}/profile/{name}", "bytes": path.stat().st_size}
+    facts = {"file": "", "kept": f".labbook/runs/{journal.run_id}/profile/{path.name}", "bytes": path.stat().st_size}
     with suppress(OSError, EOFError, ValueError):
         data = _redact_small_trace(path, redactor)
         if data is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            file = name if name.endswith(".gz") else f"{name}.gz"
+            file = f"{path.name.removesuffix('.gz')}.gz"
             write_atomically(folder / file, data)
             facts["file"] = file
     return facts
