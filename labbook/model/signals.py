@@ -32,7 +32,6 @@ class Signals:
         spans: Optimizer number -> (time of its first step, time of its last step); Unix seconds.
         trainings: Begin and end of each training where new models repeat it (folds, seeds), else empty; Unix seconds.
         ended: Time of the last event; Unix seconds.
-        thinned: Kinds of events of which some were dropped to limit the size.
     """
 
     framework: str
@@ -58,4 +57,3 @@ class Signals:
     spans: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     trainings: tuple[tuple[float, float], ...] = ()
     ended: float = 0.0
-    thinned: tuple[str, ...] = ()

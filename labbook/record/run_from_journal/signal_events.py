@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, TypeVar
 
-from labbook.model.events import KIND_NAMES
 from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
 from labbook.model.events.inspection_kinds import Flight, Graph, LoadedState, Model, ParameterRow, Tensors
 from labbook.model.events.loop_kinds import Loop
@@ -63,7 +62,7 @@ def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
     for process, label in zip(processes, process_labels(processes), strict=True):
         trained = {event.get("framework", "") for kind in kinds for event in process.events_of_kind(kind)}
         frameworks = dict.fromkeys(event.get("framework", "") for event in process.events)
-        signals += [_Folder(process, framework).signals(label) for framework in frameworks if framework in trained]
+        signals += [_fold(process, framework, label) for framework in frameworks if framework in trained]
         if not trained:
             beside += process.events_of_kind(Evaluation)
     signals.sort(key=lambda s: s.rank or 0)
@@ -74,56 +73,45 @@ def fold_signals(processes: Sequence[ProcessEvents]) -> tuple[Signals, ...]:
     return tuple(signals)
 
 
-class _Folder:
-    """Folds the events of one framework in one process."""
+def _fold(process: ProcessEvents, framework: str, label: str) -> Signals:
+    """Returns the signals of one framework in one process; `label` is the prefix of the names of its series."""
 
-    def __init__(self, process: ProcessEvents, framework: str) -> None:
-        self._process = process
-        self._framework = framework
-        self._thinned: list[str] = []
+    def events(kind: type[_Kind]) -> list[_Kind]:
+        return [event for event in process.events_of_kind(kind) if event.get("framework", "") == framework]
 
-    def signals(self, label: str) -> Signals:
-        """Returns the signals; `label` is the prefix of the names of the process's series."""
-        steps, rank = self._all_events(Step), rank_of_process(self._process)
-        loop = _totals(self._all_events(Loop))
-        toggled = frozenset(loop.get("toggled", []))
-        modes = [mode for event in self._all_events(State) if (mode := event.get("mode"))]
-        losses = {(e.get("fn"), e.get("line"), e.get("training")): e for e in self._merge_events(LossCall)}
-        return Signals(
-            framework=self._framework,
-            label=label,
-            rank=rank,
-            pid=self._process.hello.get("pid", 0),
-            mode=modes[-1] if modes else "",
-            models=tuple(_set_free(model, toggled) for model in self._merge_events(Model)),
-            tensors=_limit_rows(self._merge_events(Tensors)),
-            batches=self._merge_events(Batch),
-            prints=self._merge_events(Prints),
-            losses=tuple(losses.values()),
-            loaded=self._merge_events(LoadedState),
-            graphs=self._merge_events(Graph),
-            loop=loop,
-            evaluations=self._merge_events(Evaluation),
-            loaders=self._merge_events(Loader),
-            memory=self._merge_events(Memory),
-            flight=next(iter(self._all_events(Flight)), Flight()),
-            moments=self._merge_events(Moment),
-            phases=_phases(steps, rank),
-            optimizers=tuple(self._all_events(Optimizer)[:_MOST_OPTIMIZERS]),
-            spans=step_spans(self._process),
-            trainings=tuple((one[0].begin, one[-1].end) for one in trainings_in_turn(self._process)),
-            ended=max((event.get("t", 0.0) for event in self._process.events), default=0.0),
-            thinned=tuple(self._thinned),
-        )
+    def sample(kind: type[_Kind]) -> tuple[_Kind, ...]:
+        return tuple(_sample_evenly(events(kind), _MOST[kind]))
 
-    def _all_events(self, kind: type[_Kind]) -> list[_Kind]:
-        return [e for e in self._process.events_of_kind(kind) if e.get("framework", "") == self._framework]
-
-    def _merge_events(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
-        events = self._all_events(kind)
-        if len(events) > _MOST[kind]:
-            self._thinned.append(KIND_NAMES[kind])
-        return tuple(_sample_evenly(events, _MOST[kind]))
+    steps, rank = events(Step), rank_of_process(process)
+    loop = _totals(events(Loop))
+    toggled = frozenset(loop.get("toggled", []))
+    modes = [mode for event in events(State) if (mode := event.get("mode"))]
+    losses = {(e.get("fn"), e.get("line"), e.get("training")): e for e in sample(LossCall)}
+    return Signals(
+        framework=framework,
+        label=label,
+        rank=rank,
+        pid=process.hello.get("pid", 0),
+        mode=modes[-1] if modes else "",
+        models=tuple(_set_free(model, toggled) for model in sample(Model)),
+        tensors=_limit_rows(sample(Tensors)),
+        batches=sample(Batch),
+        prints=sample(Prints),
+        losses=tuple(losses.values()),
+        loaded=sample(LoadedState),
+        graphs=sample(Graph),
+        loop=loop,
+        evaluations=sample(Evaluation),
+        loaders=sample(Loader),
+        memory=sample(Memory),
+        flight=next(iter(events(Flight)), Flight()),
+        moments=sample(Moment),
+        phases=_phases(steps, rank),
+        optimizers=tuple(events(Optimizer)[:_MOST_OPTIMIZERS]),
+        spans=step_spans(process),
+        trainings=tuple((one[0].begin, one[-1].end) for one in trainings_in_turn(process)),
+        ended=max((event.get("t", 0.0) for event in process.events), default=0.0),
+    )
 
 
 def _set_free(model: Model, toggled: frozenset[str]) -> Model:
