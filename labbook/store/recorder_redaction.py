@@ -22,6 +22,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ _OF_CREDENTIALS = re.compile(r"(^|\.)env(\.|$)|secret|credential|kaggle\.json$")
 READABLE = re.compile("[^\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\ufffd\udc80-\udcff]{8,}")
 """Readable parts of binary content: valid UTF-8 without control characters other than tab and escape. At least eight
 characters: random bytes rarely form longer words, and shorter secrets cannot be distinguished from them."""
+
+_wrong_rules = partial(NotebookError, advice="errors.redaction.advice")
+"""An error whose advice explains the form of a file of rules."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,6 @@ def load_rules(path: Path) -> dict[str, Any]:
     for number, rule in enumerate(rules, 1):
         _check(rule, number, path)
     return data
-
-
-def _wrong_rules(key: str, /, **values: object) -> NotebookError:
-    """Return an error whose advice explains the form of a file of rules."""
-    return NotebookError(key, advice="errors.redaction.advice", **values)
 
 
 def _read_regular(path: Path) -> bytes:
