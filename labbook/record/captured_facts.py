@@ -83,7 +83,7 @@ def _capture_end(
     from labbook.capture.sources import capture_after
     from labbook.capture.used_files import summarize_files
 
-    after = dict(capture_after(context))
+    after: dict[str, Any] = dict(capture_after(context))
     after["python"] = add_used_packages(after.get("python") or {}, modules_used(processes), context.python)
     files = summarize_files(items, context.cwd, context.config, linked_from)
     after["files"] = [context.redactor.data(vars(file)) for file in files]
