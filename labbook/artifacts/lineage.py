@@ -82,7 +82,7 @@ def _writers(notebook: Notebook, keys: set[str], run: Run) -> dict[str, list[str
 def _parent(notebook: Notebook, run_id: str, use: FileUse, fingerprint: str) -> Parent | None:
     """Returns a parent if its facts have the whole fingerprint, else `None`."""
     path = notebook.paths.attachments(run_id) / "run.json"
-    if path.relative_to(notebook.paths.root).as_posix() in withheld_files(notebook.paths):
+    if notebook.paths.relative(path) in withheld_files(notebook.paths):
         return None
     data = read_json_object(path)
     if data.get("id") != run_id:

@@ -45,9 +45,9 @@ def command(message: str, book: Notebook, say: Sentences, notes: tuple[Path, ...
         return
     for file in files:
         if file.is_file() and has_conflict(file):
-            path = file.relative_to(book.paths.root).as_posix()
+            path = book.paths.relative(file)
             raise EntryError("terminal.commit.conflict", path=path)
-    names = [file.relative_to(book.paths.root).as_posix() for file in files]
+    names = [book.paths.relative(file) for file in files]
     outcome = commit_files(book, files, message or _message(names))
     if outcome.status == "committed":
         branch = outcome.ref.removeprefix("refs/heads/")

@@ -83,7 +83,7 @@ def _data(book: Notebook, written: RecordedFix) -> dict[str, object]:
             {"kind": c.kind, "what": c.what, "before": c.before, "now": c.now, "detail": c.detail} for c in fix.changes
         ],
         "diff": fix.diff,
-        "files": [path.relative_to(book.paths.root).as_posix() for path in written.files],
+        "files": [book.paths.relative(path) for path in written.files],
         "commit": written.commit.commit,
         "committed": written.commit.status,
     }
@@ -101,7 +101,7 @@ def _print(book: Notebook, written: RecordedFix) -> None:
         sentence = say.line(key, run=fix.run, fix=fix.text, by=fix.by)
         screen.print_line(screen.Cell(say.line("terminal.fix.done"), "green"), f"  {sentence}")
     for path in dict.fromkeys(written.files):
-        screen.print_line("  ", screen.Cell(path.relative_to(book.paths.root).as_posix(), "cyan"))
+        screen.print_line("  ", screen.Cell(book.paths.relative(path), "cyan"))
     outcome = written.commit
     if outcome.status == "committed":
         branch = outcome.ref.removeprefix("refs/heads/")

@@ -70,7 +70,7 @@ def command(
     slug = find_experiment(book, experiment).slug if experiment else ""
     with screen.progress(say.line("terminal.progress.reading_notes")) as report_progress:
         report = write_report(book, period, now, experiment=slug, notify=report_progress)
-    path = report.path.relative_to(book.paths.root).as_posix()
+    path = book.paths.relative(report.path)
     document = write_copy(report.path, book.paths.root, to, output) if to or output else None
     if as_json:
         from labbook.model.message import as_data

@@ -139,7 +139,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
         journal.paths.done,
         {
             **journal.read(journal.paths.done),
-            "entry": entry.relative_to(notebook.paths.root).as_posix(),
+            "entry": notebook.paths.relative(entry),
             "commit": outcome.commit,
             "ref": outcome.ref,
             "status": outcome.status,

@@ -62,7 +62,7 @@ def _note_refused_runs(notebook: Notebook) -> None:
         entry = notebook.paths.entry(journal.run_id)
         if journal.read(journal.paths.done).get("status") not in ("withheld", "failed"):
             continue
-        if not entry.is_file() or entry.relative_to(notebook.paths.root).as_posix() in known:
+        if not entry.is_file() or notebook.paths.relative(entry) in known:
             continue
         files = entry_files(notebook, journal.run_id, entry)
         reason = str(journal.read(journal.paths.done).get("reason") or "")

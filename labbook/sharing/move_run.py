@@ -110,7 +110,7 @@ def is_going_on(notebook: Notebook, entry: Entry) -> bool:
 def _check_movable(source: Notebook, entry: Entry, run: str) -> None:
     if is_going_on(source, entry):
         raise EntryError("sync.error.not_a_run", run=run)
-    folder = source.paths.attachments(run).relative_to(source.paths.root).as_posix()
+    folder = source.paths.relative(source.paths.attachments(run))
     withheld = withheld_files(source.paths)
     if any(file in (folder, f"{folder}.md") or file.startswith(f"{folder}/") for file in withheld):
         raise EntryError("sync.error.withheld_run", run=run)
@@ -145,7 +145,7 @@ def _experiment_page(source: Notebook, target: Notebook, slug: str) -> dict[str,
     restore_before_writing(target, there)
     if not page.is_file() or page.is_symlink() or os.path.lexists(there):
         return {}
-    return {page.relative_to(source.paths.root).as_posix(): page.read_bytes()}
+    return {source.paths.relative(page): page.read_bytes()}
 
 
 def _add(target: Notebook, run: str, contents: Mapping[str, bytes], page: Mapping[str, bytes]) -> CommitOutcome:

@@ -110,7 +110,7 @@ def remove_runs(notebook: Notebook, removal: Removal) -> CommitOutcome:
     restore_before_writing(notebook, paths.notes)
     files = [file for path in named if os.path.lexists(path) for file in _files(path)]
     delete_files(notebook, files)
-    gone = {path.relative_to(paths.root).as_posix() for path in (*named, *files)}
+    gone = {paths.relative(path) for path in (*named, *files)}
     for queue in (QUEUE, WITHHELD):
         for item in pending_commits(paths, queue=queue):
             if set(item.files) <= gone:

@@ -159,6 +159,10 @@ class NotebookPaths:
         """Return the path of the page of a sweep."""
         return self.notes / "sweeps" / f"{name}.md"
 
+    def relative(self, path: Path) -> str:
+        """Path of a file of the notebook as the index, git and `run.json` have it: below the root, with slashes."""
+        return path.relative_to(self.root).as_posix()
+
     def link(self, run_id: str, target: Path) -> str:
         """Relative path from a run's entry to another file of the notebook, for links."""
         return os.path.relpath(target, self.entry(run_id).parent).replace(os.sep, "/")

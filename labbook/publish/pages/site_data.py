@@ -58,7 +58,7 @@ def site_source(notebook: Notebook, now: float, language: str = "en", *, state: 
     unread = [problem.replace(f"{notebook.paths.root}/", "") for problem in catalogue.problems]
     named = {path for path, _ in refreshed.problems}
     own = [path.relative_to(notebook.paths.notes) for path in sorted(folder.rglob("*.md"))]
-    pages = [(notebook.paths.notes / path).relative_to(notebook.paths.root).as_posix() for path in own]
+    pages = [notebook.paths.relative(notebook.paths.notes / path) for path in own]
     return SiteSource(
         rows=rows,
         experiments=[entry for entry in experiments if not entry.path.endswith("/index.md")],
