@@ -54,8 +54,14 @@ def option_values(front: Front) -> dict[str, Any]:
 
 
 def option_names(front: Front) -> set[str]:
-    """Returns the names of the options that the program parsed or that stand on the command line."""
+    """Returns the names of the options that the program parsed or that are on the command line."""
     return {*option_values(front), *_command_options(str(front.get("command") or ""))}
+
+
+def differing_names(options: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the names of which several runs have different values; one that a run lacks differs, too."""
+    names = dict.fromkeys(name for each in options for name in each)
+    return [name for name in names if len({str(each.get(name)) for each in options}) > 1]
 
 
 @lru_cache(maxsize=4096)

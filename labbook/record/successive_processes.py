@@ -14,6 +14,7 @@ from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Bye, Hello, Trial, UncaughtException
 from labbook.model.events.training_kinds import Step
 from labbook.model.run import Console, ray_node
+from labbook.model.run_fields import differing_names
 from labbook.probe.redaction.redactor import Redactor
 from labbook.record.run_from_journal.option_events import read_options
 from labbook.record.run_from_journal.ranks import rank_of_process
@@ -68,8 +69,7 @@ def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | 
     if any(each.events_of_kind(Trial) for each in processes) or not _are_runs_of_a_script(trained):
         return []
     options = [_plain_options(each) for each in trained]
-    names = dict.fromkeys(name for each in options for name in each)
-    differing = [name for name in names if len({str(each.get(name)) for each in options}) > 1]
+    differing = differing_names(options)
     spans = [time_span(each) for each in trained]
     are_at_once = any(ended > began for (_, ended), (began, _) in pairwise(spans))
     if not differing or (are_at_once and not _are_independent(trained, differing)):

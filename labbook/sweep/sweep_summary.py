@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from labbook.frozen import dataclass
 from labbook.health.evidence.trend_tests import mid_ranks
 from labbook.model.entry import Entry
-from labbook.model.run_fields import as_number, option_values
+from labbook.model.run_fields import as_number, differing_names, option_values
 from labbook.report.best_runs import BROKEN, PRUNED
 from labbook.report.run_row import Goals, RunRow, run_row
 
@@ -78,8 +80,7 @@ def summarize_sweep(entries: Sequence[Entry], goals: Goals | None = None) -> Swe
     """
     rows = [run_row(entry, goals) for entry in entries]
     given = [option_values(entry.meta) for entry in entries]
-    names = dict.fromkeys(name for values in given for name in values)
-    differing = [name for name in names if len({str(values.get(name)) for values in given}) > 1]
+    differing = differing_names(given)
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
         if row.metric and _has_metric(row):
@@ -127,10 +128,10 @@ def _importance(name: str, trials: Sequence[SweepTrial]) -> Importance | None:
 
 
 def _correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    mean_one, mean_other = sum(one) / len(one), sum(other) / len(other)
-    product = sum((a - mean_one) * (b - mean_other) for a, b in zip(one, other, strict=True))
-    scale = math.sqrt(sum((a - mean_one) ** 2 for a in one) * sum((b - mean_other) ** 2 for b in other))
-    return product / scale if scale else None
+    """Returns Pearson's correlation, `None` if all values of one side are equal."""
+    with suppress(statistics.StatisticsError):
+        return statistics.correlation(one, other)
+    return None
 
 
 def _explained_share(groups: Sequence[str], ranks: Sequence[float]) -> float | None:
