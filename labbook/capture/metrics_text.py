@@ -7,7 +7,6 @@ of an epoch: "Epoch 3: train 0.16 val 0.15"); not options, versions, times and f
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -189,9 +188,7 @@ def _drop_batch_points(points: _Points) -> _Points:
 
 def _series(name: str, points: _Points) -> Series:
     points = _drop_batch_points(points)
-    values = tuple(points.values)
-    bad = sum(not math.isfinite(v) for v in values)
-    whole = Series(name, "text", _steps(points), values, values, values, len(values), bad, starts=_starts(points))
+    whole = Series.of_values(name, "text", _steps(points), points.values, starts=_starts(points))
     return downsample(whole, _SERIES_POINTS)
 
 

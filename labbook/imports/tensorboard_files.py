@@ -189,7 +189,7 @@ class _Logged(LoggedContent):
                 self.left_out |= {name for field, name in _LEFT_OUT.items() if value.has_field(field)}
 
     def _scalar(self, tag: str, step: int, value: float, folder: _Folder) -> None:
-        self.points.add_of_file(self._begun, folder.prefix + tag + folder.suffix, step, value)
+        self.points.add(folder.prefix + tag + folder.suffix, step, value, self._begun)
 
     def _tensor(self, tag: str, step: int, tensor: Message, kind: str, folder: _Folder) -> None:
         kind_of_number = tensor.integer(1)

@@ -66,7 +66,7 @@ class _Logged(LoggedContent):
             self.times.append(moment)
         if value.has_field(14):
             pair = value.message(14)
-            self.points.add_of_file(begun, f"{tag}/{pair.text(1)}", step, pair.float32(2))
+            self.points.add(f"{tag}/{pair.text(1)}", step, pair.float32(2), begun)
         elif value.has_field(5):
             self.add_picture(tag, step, value.message(5).data(4))
         elif value.has_field(12):
@@ -77,7 +77,7 @@ class _Logged(LoggedContent):
             self.left_out |= kinds
         elif not value.has_field(10):
             # A value of 0 is not written: it is the default of the field.
-            self.points.add_of_file(begun, tag, step, value.float32(4))
+            self.points.add(tag, step, value.float32(4), begun)
 
 
 def _hparams(data: Message) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 
 from labbook.frozen import dataclass
 
@@ -37,6 +38,22 @@ class Series:
     nonfinite: int = 0
     rank: int | None = None
     starts: tuple[int, ...] = ()
+
+    @classmethod
+    def of_values(
+        cls,
+        name: str,
+        source: str,
+        steps: Iterable[int],
+        values: Iterable[float],
+        *,
+        rank: int | None = None,
+        starts: tuple[int, ...] = (),
+    ) -> Series:
+        """Returns a series of which each point is one measured value."""
+        measured = tuple(values)
+        bad = sum(not math.isfinite(value) for value in measured)
+        return cls(name, source, tuple(steps), measured, measured, measured, len(measured), bad, rank, starts)
 
     @property
     def is_from_text(self) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.model.run import Arguments, Console, Facts, Run
+from labbook.model.run_fields import differing_names
 from labbook.model.series import Series
 from labbook.record.run_entry import OBJECTIVE, add_findings, add_printed_metrics, entry_files, write_entry
 from labbook.record.run_from_journal.journal_reader import build_run
@@ -72,10 +73,7 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
         own = replace(own, probe=replace(own.probe, overhead_fraction=run.probe.overhead_fraction))
     values = tuple(trial.values)
     names = [trial.result or OBJECTIVE] if len(values) == 1 else [f"{OBJECTIVE}_{at}" for at in range(len(values))]
-    results = tuple(
-        Series(name, tool, (0,), (value,), (value,), (value,), 1, int(value - value != 0.0))
-        for name, value in zip(names, values, strict=True)
-    )
+    results = tuple(Series.of_values(name, tool, (0,), (value,)) for name, value in zip(names, values, strict=True))
     is_parsed = any(each.source == tool or trial.params.items() <= each.values.items() for each in own.arguments)
     params = (Arguments(tool, study, trial.params),) if trial.params and not is_parsed else ()
     facts = {"run": run.id, "number": number, "tool": tool, "study": study, "state": trial.state}
@@ -109,11 +107,7 @@ def trial_facts(run: Run, trials: Sequence[TrialPart], runs: Sequence[Run]) -> d
     """
     by_id = {each.id: each for each in runs}
     has_objective = any(len(trial.values) == 1 and any(trial.directions) for trial in trials)
-    differing = {
-        name
-        for name in dict.fromkeys(name for trial in trials for name in trial.params)
-        if len({str(trial.params.get(name)) for trial in trials}) > 1
-    }
+    differing = differing_names([trial.params for trial in trials])
     rows = []
     for run_id, trial in zip(_run_ids(run, trials), trials, strict=True):
         made = by_id.get(run_id)

@@ -99,10 +99,7 @@ class CsvRows:
             key = (*run, chart, str(place.restarts or ""))
             points = self.runs.setdefault(key, SeriesCollector("csv"))
             named = f"{split}/{name}" if split else name
-            if place.begun is None:
-                points.add(named, place.step, value)
-            else:
-                points.add_of_file(place.begun, named, place.step, value)
+            points.add(named, place.step, value, place.begun)
             place.columns.add(column)
             if moment_of_row is not None:
                 low, high = self.times.get(key, (moment_of_row, moment_of_row))

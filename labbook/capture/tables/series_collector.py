@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 
 from labbook.model.series import Series
@@ -15,8 +14,16 @@ class SeriesCollector:
         self._source = source
         self._points: dict[str, tuple[array[int], array[float]]] = {}
 
-    def add(self, name: str, step: int, value: float) -> None:
-        """Adds a point; steps and values beyond 64 bits are limited to them."""
+    def add(self, name: str, step: int, value: float, begun: set[str] | None = None) -> None:
+        """Adds a point; steps and values beyond 64 bits are limited to them.
+
+        Args:
+            begun: For a point of one of several files, the names of the series that this file has begun; changed. The
+                first point of a later file restarts a series that had reached its step, as a resumed run does.
+        """
+        if begun is not None and name not in begun:
+            begun.add(name)
+            self._restart(name, step)
         found = self._points.get(name)
         if found is None:
             found = self._points[name] = (array("q"), array("d"))
@@ -28,7 +35,7 @@ class SeriesCollector:
 
         Args:
             value: Anything.
-            begun: As of `add_of_file`, for a point of one of several files.
+            begun: As of `add`.
         """
         if isinstance(value, str) and value.lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
             value = float(value)
@@ -38,34 +45,16 @@ class SeriesCollector:
             number = float(value)
         except OverflowError:
             return False
-        if begun is None:
-            self.add(name, step, number)
-        else:
-            self.add_of_file(begun, name, step, number)
+        self.add(name, step, number, begun)
         return True
 
-    def restart(self, name: str, step: int) -> None:
-        """Removes the points of a series from a step on: a resumed run writes them again."""
-        found = self._points.get(name)
-        if found is None:
-            return
-        keep = [place for place, old in enumerate(found[0]) if old < step]
-        if len(keep) < len(found[0]):
-            kept = array("q", (found[0][i] for i in keep)), array("d", (found[1][i] for i in keep))
-            self._points[name] = kept
-
-    def add_of_file(self, begun: set[str], name: str, step: int, value: float) -> None:
-        """Adds a point of a file; the first one of a later file restarts a series that had reached its step.
-
-        Args:
-            begun: Names of the series that this file has begun; changed.
-        """
-        if name not in begun:
-            begun.add(name)
-            last = self.last_step(name)
-            if last is not None and step <= last:
-                self.restart(name, step)
-        self.add(name, step, value)
+    def _restart(self, name: str, step: int) -> None:
+        """Removes the points of a series that has reached a step, from that step on."""
+        last = self.last_step(name)
+        if last is not None and step <= last:
+            steps, values = self._points[name]
+            left = [place for place, old in enumerate(steps) if old < step]
+            self._points[name] = array("q", (steps[i] for i in left)), array("d", (values[i] for i in left))
 
     def last_step(self, name: str) -> int | None:
         """Returns the step of the last point of a series, or `None`."""
@@ -80,14 +69,4 @@ class SeriesCollector:
         steps, values = self._points[name]
         ascending = all(steps[i] <= steps[i + 1] for i in range(len(steps) - 1))
         order = range(len(steps)) if ascending else sorted(range(len(steps)), key=steps.__getitem__)
-        given = tuple(values[i] for i in order)
-        return Series(
-            name=name,
-            source=self._source,
-            steps=tuple(steps[i] for i in order),
-            values=given,
-            low=given,
-            high=given,
-            count=len(given),
-            nonfinite=sum(not math.isfinite(value) for value in given),
-        )
+        return Series.of_values(name, self._source, (steps[i] for i in order), (values[i] for i in order))

@@ -147,11 +147,9 @@ def _join_runs(runs: Sequence[Sequence[Series]]) -> list[Series]:
     for name in by_name[0]:
         parts = [one[name] for one in by_name if name in one and one[name].values]
         if len(parts) == len(runs):
-            values = tuple(value for part in parts for value in part.values)
+            values = [value for part in parts for value in part.values]
             starts = tuple(accumulate((len(part.values) for part in parts[:-1]), initial=0))
-            bad = sum(part.nonfinite for part in parts)
-            steps = tuple(range(1, len(values) + 1))
-            joined.append(Series(name, "", steps, values, values, values, len(values), bad, starts=starts))
+            joined.append(Series.of_values(name, "", range(1, len(values) + 1), values, starts=starts))
     return joined
 
 
@@ -173,9 +171,9 @@ def _without_gaps(series: Series) -> Series:
     resumes = bool(finite) and not all(map(math.isfinite, series.values[: finite[-1]]))
     if metric_kind(series.name).is_training or not resumes:
         return series
-    values = tuple(series.values[place] for place in finite)
-    steps = tuple(series.steps[place] for place in finite)
-    return Series(series.name, series.source, steps, values, values, values, len(values), 0)
+    steps = [series.steps[place] for place in finite]
+    values = [series.values[place] for place in finite]
+    return Series.of_values(series.name, series.source, steps, values)
 
 
 def _with_split(series: Series, table: CsvTable) -> Series:
