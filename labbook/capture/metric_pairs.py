@@ -225,7 +225,7 @@ def _value(match: re.Match[str], *, strong: bool, placed: bool, whole: bool) -> 
     """Returns the number after a name, or `None` if it is not written like a metric.
 
     Args:
-        whole: Whether the metric may be a whole number, whatever stands between the name and the number.
+        whole: Whether the metric may be a whole number, whatever is between the name and the number.
     """
     number = match["number"]
     if match["of"]:

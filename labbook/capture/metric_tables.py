@@ -35,7 +35,7 @@ class TableReader:
         """Returns the metrics in a row of a table, and its "epoch" or "step".
 
         Args:
-            line: A line in which no name stands directly before its number.
+            line: A line in which no name is directly before its number.
         """
         line = _BAR_OF_PROGRESS.sub("", line)
         by_bars = len(_BARS.findall(line)) >= 2
@@ -78,7 +78,7 @@ class TableReader:
             self._columns = []
 
     def _aligned(self, cells: list[tuple[int, int, str]]) -> list[tuple[str, str]]:
-        """Returns (name, text) of the cells; those of blanks stand under their names, those of bars are counted."""
+        """Returns (name, text) of the cells; those of blanks are below their names, those of bars are counted."""
         if self._by_bars and len(cells) != len(self._columns):
             return []
         if self._by_bars:

@@ -34,7 +34,7 @@ _OTHER_FAMILIES = ("performance",)
 """Families of checks that say how fast a training is, not whether its result can be trusted."""
 
 STANDSTILL = "stalled_no_progress"
-"""The check of them that says that a training stood still until it was stopped, which is no result."""
+"""The check of a training that made no progress until it was stopped, which is no result."""
 
 _MEASURED = ("loss_nonfinite", "loss_seen", "nonfinite_gradient", "gradient_all_zero")
 """Checks of which one must have had data before a run is called healthy."""

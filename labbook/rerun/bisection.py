@@ -15,7 +15,7 @@ from labbook.rerun.run_differences import Difference
 _NUMBER = re.compile(r"\d")
 _NEAR_LINES = 2
 _FAR = 1e300
-"""Stands for a value that is not finite."""
+"""A number in the place of a value that is not finite."""
 
 Judge = Callable[[Mapping[str, Any]], bool | None]
 """`run.json` -> whether the run is bad; `None` if it is neither like the good nor like the bad run."""

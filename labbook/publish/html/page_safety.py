@@ -80,7 +80,7 @@ def add_policy(page: str, scripts: Collection[str], policy: str = POLICY) -> str
 def without_indents(frame: str) -> str:
     """Returns the frame of the theme without the white space of its templates, a quarter of it; code stays as it is.
 
-    On the page of a run, links stand between the title and the rest: its content is not in the page as one part.
+    On the page of a run, links are between the title and the rest: its content is not in the page as one part.
     """
     parts = _CODE.split(frame)
     parts[::2] = [_INDENT.sub("\n", part) for part in parts[::2]]
