@@ -25,6 +25,7 @@ from labbook.store.journal import write_atomically
 from labbook.store.paths import stays_inside
 from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import read_text
+from labbook.store.text.words_files import builtin_folder
 
 Fill = Callable[[str], str]
 FORMATS = ("html", "pdf", "md", "ipynb", "docx")
@@ -58,22 +59,6 @@ _BROWSERS = (
     *("google-chrome", "google-chrome-stable", "chrome", "microsoft-edge"),
 )
 _PRINT_S = 120
-_STYLE = """
-@page{size:A4;margin:18mm 16mm}
-body{font:15px/1.55 system-ui,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans CJK SC","Noto Sans SC","PingFang SC",
-"Microsoft YaHei",sans-serif;color:#1f2328;max-width:52rem;margin:2rem auto;padding:0 1rem}
-h1,h2,h3{line-height:1.25;break-after:avoid;overflow-wrap:anywhere}
-h2{border-bottom:1px solid #d8dee4;padding-bottom:.2em;margin-top:1.6em}
-table{border-collapse:collapse;margin:1em 0;max-width:100%;font-size:.92em}tr{break-inside:avoid}
-td,th{border:1px solid #d8dee4;padding:.3em .6em;text-align:left;overflow-wrap:break-word}
-td:first-child,td:last-child,th{word-break:keep-all}td[style*=right]{white-space:nowrap}
-td code{overflow-wrap:anywhere}th{background:#f6f8fa}
-pre{background:#f6f8fa;padding:.8em;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85em}
-code{font-family:ui-monospace,Menlo,Consolas,"Noto Sans Mono CJK SC",monospace}
-img{max-width:100%}a{color:#0969da}figure,img{break-inside:avoid}
-@media screen and (max-width:52rem){table{display:block;overflow-x:auto}}
-@media print{body{margin:0;max-width:none;padding:0;font-size:10.5pt}details{display:block}}
-"""
 
 
 def write_document(note: Path, root: Path, to: str, target: Path, fill: Fill = str) -> None:
@@ -136,11 +121,12 @@ def html_document(note: Path, root: Path, fill: Fill = str) -> str:
     # Folded parts cannot be unfolded on paper.
     page = re.sub(r"<details\b(?![^>]*\bopen\b)", "<details open", page)
     title = html.escape(str(meta.get("title") or note.stem))
+    style = (builtin_folder() / "document.css").read_text("utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return (
         f'<!doctype html>\n<html><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{_STYLE}</style></head>\n'
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title><style>{style}</style></head>\n'
         f"<body>\n{page}\n</body></html>\n"
     )
 
