@@ -86,7 +86,7 @@ def run_record(entry: Entry, row: RunRow, symptoms: Mapping[str, Symptom]) -> Se
         "run",
         row.path.removeprefix("notes/"),
         _line(row.title),
-        _line(fix or error or next(iter(_sentences(texts)), "")),
+        _line(fix or error or next(filter(None, texts), "")),
         " ".join([error, *row.symptoms, *titles, *row.tags, row.experiment, row.script, *names, fix, words]),
         record_facets(row),
         f"{parts[2]}-{parts[3]}" if len(parts) >= 5 and parts[2].isdigit() and parts[3].isdigit() else "",
@@ -149,10 +149,10 @@ def fix_records(view: SymptomView, errors: Mapping[str, str]) -> Iterator[Search
 def note_record(path: str, title: str, body: str, kind: str = "note") -> SearchRecord:
     """Returns the record of an experiment, a report or a note; `path` is below `notes/`."""
     own = [_plain_words(part.text) for part in split_parts(body) if not part.name]
-    sentences = _sentences([_plain_words(_HEADINGS.sub("", part.text)) for part in split_parts(body) if not part.name])
+    texts = [_plain_words(_HEADINGS.sub("", part.text)) for part in split_parts(body) if not part.name]
     facets = {"experiment": [path.rsplit("/", 1)[-1].removesuffix(".md")]} if kind == "experiment" else {}
     return SearchRecord(
-        "note", path, _line(title), _line(next(iter(sentences), "")), " ".join(own)[:MOST_CHARACTERS], facets
+        "note", path, _line(title), _line(next(filter(None, texts), "")), " ".join(own)[:MOST_CHARACTERS], facets
     )
 
 
@@ -203,10 +203,6 @@ def _plain_words(text: str) -> str:
     """Returns Markdown as plain words, without code blocks, folds, tables and comments."""
     kept = _LEFT_OUT.sub(" ", _FENCED.sub(" ", text[:200_000]))
     return " ".join(html.unescape(_MARKUP.sub(" ", kept)).split())
-
-
-def _sentences(texts: Sequence[str]) -> list[str]:
-    return [text for text in texts if text]
 
 
 def _line(text: str) -> str:

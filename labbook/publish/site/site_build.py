@@ -157,8 +157,8 @@ def serve_site(
         server = SiteServer(_free_port(port), folder, builds, view)
     except OSError as error:
         raise UsageError("errors.site.not_listening", host=HOST, reason=error) from error
-    sentences = Sentences(notebook.config.language_in_use())
-    print_line(sentences.line("terminal.site.serving", address=f"http://{HOST}:{server.server_port}/"))
+    language = notebook.config.language_in_use()
+    print_line(Sentences(language).line("terminal.site.serving", address=f"http://{HOST}:{server.server_port}/"))
     with contextlib.ExitStack() as stack:
         stack.enter_context(server)
         # The server starts after the first build: processes are forked, which must not happen beside threads.
@@ -170,11 +170,10 @@ def serve_site(
             try:
                 # In a large notebook, not every note is checked for each query.
                 refresh(notebook, only=[notebook.paths.root / name for name in changed if name.startswith("notes/")])
-                done = build_site(
-                    _reopened(notebook), workers=1, on_pages_ready=builds.count_build, folder=site, trusted=trusted
-                )
+                book = _reopened(notebook)
+                done = build_site(book, workers=1, on_pages_ready=builds.count_build, folder=site, trusted=trusted)
             except LabbookError as error:
-                print_error(*error.texts(notebook.config.language_in_use()))
+                print_error(*error.texts(language))
                 continue
             if done.rendered or changed:
                 builds.count_build()
