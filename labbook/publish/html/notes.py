@@ -157,7 +157,7 @@ def _shorten_contents(body: str) -> str:
 
 
 def _without_empty_sections(body: str) -> str:
-    """Returns text without second-level headings under which only labbook's prompt stands: nobody has written there."""
+    """Returns text without second-level headings with nothing but labbook's prompt below them."""
     kept: list[str] = []
     heading: int | None = None
     prompted = False

@@ -20,15 +20,15 @@ def experiment_files(source: SiteSource) -> list[SiteFile]:
     groups = group_rows(source.rows, attrgetter("experiment"))
     names = dict.fromkeys(page.path.rsplit("/", 1)[-1].removesuffix(".md") for page in source.experiments)
     return [
-        SiteFile(f"data/experiments/{name}.json", _kept_columns(name, groups[name], source))
+        SiteFile(f"data/experiments/{name}.json", _cached_columns(name, groups[name], source))
         for name in names
         if groups.get(name)
     ]
 
 
-def _kept_columns(name: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+def _cached_columns(name: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
     known = [(row.path, source.digests.get(row.path, ""), row.path in source.facts) for row in rows]
     if not all(digest for _, digest, _ in known):
         return columns(rows, source.fronts, source.facts)
     make = partial(columns, rows, source.fronts, source.facts)
-    return source.kept.get_or_make(f"experiment-{content_key(name)}", content_key(known), make)
+    return source.cache.get_or_make(f"experiment-{content_key(name)}", content_key(known), make)

@@ -87,7 +87,7 @@ class SiteSource:
         facts: Path of the entry of a run -> its `run.json`, if it has one.
         digests: Path of the entry of a run -> digest in the index.
         months: Month -> keys of its runs; without them nothing is cached.
-        kept: Cache of earlier builds.
+        cache: Parts of earlier builds.
         withheld: Files below `notes/` that are withheld because of a possible secret; they are not shown.
     """
 
@@ -105,7 +105,7 @@ class SiteSource:
     facts: Mapping[str, RunFacts] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
     months: Mapping[str, MonthKeys] = field(default_factory=dict)
-    kept: BuildCache = field(default_factory=BuildCache)
+    cache: BuildCache = field(default_factory=BuildCache)
     withheld: frozenset[str] = frozenset()
 
     def front_of(self, path: str, content: bytes) -> Mapping[str, Any] | None:

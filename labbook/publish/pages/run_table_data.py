@@ -45,7 +45,7 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     files = []
     months = []
     for month, rows in group_by_month(source.rows).items():
-        content = _kept_columns(month, rows, source)
+        content = _cached_columns(month, rows, source)
         files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
         # The digest is part of the address, so that browsers can cache old months.
         months.append({"month": month, "runs": len(rows), "digest": hashlib.sha256(content).hexdigest()[:12]})
@@ -59,12 +59,12 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     return [*files, SiteFile(f"{_FOLDER}/index.json", compact(index))]
 
 
-def _kept_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+def _cached_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
     keys = source.months.get(month)
     if keys is None:
         return columns(rows, source.fronts, source.facts)
     key = content_key(FORM, keys.content, [row.path in source.facts for row in rows])
-    return source.kept.get_or_make(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
+    return source.cache.get_or_make(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
 
 
 def entry_month(path: str) -> str:

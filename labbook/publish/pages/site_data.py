@@ -44,11 +44,11 @@ def site_source(notebook: Notebook, now: float, language: str = "en", *, state: 
         language: Language of the pages, "en" or "zh".
         state: Folder of cached data that outlives the installation; default: the private folder of the notebook.
     """
-    kept = BuildCache((state or notebook.paths.private) / FOLDER, program_key(by_content=state is not None))
+    cache = BuildCache((state or notebook.paths.private) / FOLDER, program_key(by_content=state is not None))
     withheld = withheld_files(notebook.paths)
     runs, refreshed = query_index(notebook, _all_runs)
     runs = [run for run in runs if run.path not in withheld]
-    rows, months, with_fix = _rows(runs, kept, _Goals(notebook))
+    rows, months, with_fix = _rows(runs, cache, _Goals(notebook))
     fronts = _Fronts({run.path: run.front for run in runs})
     experiments = [read_body(notebook, entry) for entry in list_notes(notebook, kind="experiment").entries]
     reports = sorted(list_notes(notebook, kind="report").entries, key=lambda entry: entry.path, reverse=True)
@@ -73,12 +73,12 @@ def site_source(notebook: Notebook, now: float, language: str = "en", *, state: 
         symptoms=catalogue.symptoms,
         # MkDocs ignores files that begin with a dot.
         own_symptoms=[path.as_posix() for path in own if not any(part.startswith(".") for part in path.parts)],
-        fixes=_fixes(notebook, with_fix, kept),
+        fixes=_fixes(notebook, with_fix, cache),
         fronts=fronts,
         facts=_facts(notebook, [run.path for run in runs]),
         digests={run.path: run.digest for run in runs if run.digest},
         months=months,
-        kept=kept,
+        cache=cache,
         withheld=frozenset(path.removeprefix("notes/") for path in withheld),
     )
 
@@ -134,7 +134,7 @@ class _Goals:
 
 
 def _rows(
-    runs: Sequence[_Run], kept: BuildCache, goals: _Goals
+    runs: Sequence[_Run], cache: BuildCache, goals: _Goals
 ) -> tuple[list[RunRow], dict[str, MonthKeys], list[Entry]]:
     """Returns the rows of runs in the same order, the keys of their months, and the runs with a fix.
 
@@ -149,7 +149,7 @@ def _rows(
     shown: dict[str, dict[str, str]] = defaultdict(dict)
     for day, held in days.items():
         key = content_key(goals.key, [(run.path, run.digest or run.front) for run in held])
-        content = kept.get_or_make(f"rows-{day}", key, partial(_encode_runs, held, goals))
+        content = cache.get_or_make(f"rows-{day}", key, partial(_encode_runs, held, goals))
         made = json.loads(content)
         found.update((run.path, _row(values)) for run, values in zip(held, made["rows"], strict=True))
         fixes.update((path, Entry(path, front)) for path, front in made["fixes"].items())
@@ -204,7 +204,7 @@ def _facts(notebook: Notebook, entries: Sequence[str]) -> dict[str, RunFacts]:
     return found
 
 
-def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> list[SiteFix]:
+def _fixes(notebook: Notebook, entries: Sequence[Entry], cache: BuildCache) -> list[SiteFix]:
     """Returns the confirmed fixes of these runs with their outcomes."""
 
     def question(index: sqlite3.Connection) -> dict[str, FixOutcome]:
@@ -212,14 +212,14 @@ def _fixes(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> li
 
     held = query_without_refresh(notebook, question) if entries else {}
     found = []
-    for entry, difference in zip(entries, _differences(notebook, entries, kept), strict=True):
+    for entry, difference in zip(entries, _differences(notebook, entries, cache), strict=True):
         text, by = confirmed_fix(entry.meta)
         known = held[entry.path]
         found.append(SiteFix(entry.path, text, by, known.runs, known.returned, difference))
     return found
 
 
-def _differences(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache) -> list[str]:
+def _differences(notebook: Notebook, entries: Sequence[Entry], cache: BuildCache) -> list[str]:
     """Returns the differences in the section *Fix* of the entries."""
     now_ns = time.time_ns()
     states = [(entry.path, file_state_or_gone(f"{notebook.paths.root}/{entry.path}", now_ns)) for entry in entries]
@@ -229,7 +229,7 @@ def _differences(notebook: Notebook, entries: Sequence[Entry], kept: BuildCache)
 
     # A file that may change again with the same time stamp is not cached.
     content = (
-        kept.get_or_make("differences", content_key(states), encode_differences)
+        cache.get_or_make("differences", content_key(states), encode_differences)
         if all(state for _, state in states)
         else encode_differences()
     )

@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from labbook.publish.pages.symptom_view import SymptomView
 from labbook.publish.search.search_records import SearchRecord, fix_records, note_record, run_record, symptom_records
 from labbook.publish.search.search_shards import Shard, pagefind_version, split_into_shards
 from labbook.report.run_row import RunRow
+from labbook.store.journal import write_atomically
 from labbook.store.json_files import read_json_object
 from labbook.store.notebook import Notebook
 from labbook.store.text import frontmatter
@@ -112,7 +114,7 @@ class _Months:
         fixed = [row.path for row in rows if row.path in self._fixed]
         with_these = [_cache_key(self._view.source.symptoms), pagefind_version(), directory_urls]
         return json.loads(
-            self._view.source.kept.get_or_make(
+            self._view.source.cache.get_or_make(
                 f"search-{month}", content_key(with_these, keys.rows, states, fixed), encode_summary
             )
         )
@@ -185,13 +187,9 @@ class _CachedRecords:
         if self._now == self._known:
             return
         text = json.dumps({"made_with": self._made_with, "records": self._now}, ensure_ascii=False)
-        part = self._path.with_suffix(".part")
-        try:
-            part.parent.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(text.encode("utf-8", "replace"))
-            part.replace(self._path)
-        except OSError:
-            part.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path, text.encode("utf-8", "replace"), durable=False)
 
 
 def _cache_key(symptoms: Mapping[str, Any]) -> str:
