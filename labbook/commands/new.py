@@ -55,7 +55,7 @@ def command(
         return
     if not name:
         raise UsageError("errors.experiment.no_name")
-    from labbook.store.experiments import new_experiment
+    from labbook.store.experiment_creation import new_experiment
     from labbook.store.started_experiment import start_experiment
 
     slug = new_experiment(book, name, mode=mode, script=script, template=template or "")

@@ -18,6 +18,7 @@ from labbook.model.message import Message
 from labbook.model.run import Run
 from labbook.probe.redaction.redactor import Redactor
 from labbook.store.notebook import Notebook
+from labbook.store.text.entry_text import read_head
 
 _ONLY = "it has only #, which labbook does not import"
 _BATCH = 200
@@ -199,7 +200,7 @@ class _Batches:
 
     def _note(self, action: str, imported: ImportedRun, run_id: str, experiment: str, title: str) -> None:
         points = sum(each.count for each in imported.series)
-        page = self._notebook.paths.entry(run_id).relative_to(self._notebook.paths.root).as_posix()
+        page = self._notebook.paths.relative(self._notebook.paths.entry(run_id))
         self.runs.append(
             ImportOutcome(action, run_id, imported.name, experiment, title, page, len(imported.series), points)
         )
@@ -207,7 +208,9 @@ class _Batches:
     def _slug(self, name: str) -> str:
         """Returns the experiment of this name, id or number; creates it once."""
         if name not in self._experiments:
-            from labbook.store.experiments import choose_experiment, experiments, new_experiment, slug_part
+            from labbook.store.experiment_creation import new_experiment
+            from labbook.store.experiment_of_script import choose_experiment
+            from labbook.store.experiments import experiments, slug_part
 
             part = re.escape(slug_part(name))
             same = [e.slug for e in experiments(self._notebook) if re.fullmatch(rf"exp\d+_{part}_\w+", e.slug)]
@@ -259,8 +262,7 @@ class _Batches:
 def _digest_on(entry: Path) -> str:
     """Returns the digest in the front matter of an entry, "" without one."""
     try:
-        with entry.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace").split("\n---", 1)[0]
+        head = read_head(entry, _HEAD_BYTES)
     except OSError:
         return ""
     found = _DIGEST.search(head)

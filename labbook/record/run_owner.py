@@ -15,7 +15,7 @@ def run_experiment(
     Args:
         is_missing: Whether there is no such script: a mistyped name creates no experiment, then the result may be "".
     """
-    from labbook.store.experiments import choose_experiment, script_mode
+    from labbook.store.experiment_of_script import choose_experiment, script_mode
 
     chosen = chosen or _started_experiment(notebook) or notebook.config.experiment
     mode = "" if is_missing else script_mode(Path(script))

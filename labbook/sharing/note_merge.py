@@ -10,7 +10,7 @@ from labbook.errors import EntryError
 from labbook.frozen import dataclass
 from labbook.sharing.line_merge import ConflictMarks, merge_lines
 from labbook.store.text import frontmatter
-from labbook.store.text.entry_text import split_parts
+from labbook.store.text.entry_text import common_line_end, split_parts
 from labbook.store.text.sentences import Sentences
 
 _TOKEN = "\0block:"  # a line in place of a generated block while lines are merged
@@ -244,11 +244,10 @@ def _expand_blocks(lines: Sequence[str], blocks: Mapping[str, str]) -> str:
 
 def _newline(base: str | None, one: str, other: str) -> str:
     """Return the line end of the merge: the one that a version changed to, else the common one."""
-    styles = ["\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n" for text in (one, other)]
+    styles = common_line_end(one), common_line_end(other)
     if base is None or styles[0] == styles[1]:
         return min(styles, key=len)
-    old = "\r\n" if base.count("\r\n") * 2 > base.count("\n") else "\n"
-    return styles[1] if styles[0] == old else styles[0]
+    return styles[1] if styles[0] == common_line_end(base) else styles[0]
 
 
 def _unix(text: str) -> str:

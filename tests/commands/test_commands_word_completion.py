@@ -6,7 +6,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from labbook.cli import labbook
-from labbook.store.experiments import choose_experiment
+from labbook.store.experiment_of_script import choose_experiment
 from labbook.store.notebook_finder import create_notebook, find_notebook
 
 

@@ -13,7 +13,8 @@ from labbook.sharing.follow_remote import follow_remote
 from labbook.store.commit.branch_checkout import missing_files, restore_missing
 from labbook.store.commit.entry_commit import commit_files, commit_queued
 from labbook.store.config import Config
-from labbook.store.experiments import choose_experiment, new_experiment
+from labbook.store.experiment_creation import new_experiment
+from labbook.store.experiment_of_script import choose_experiment
 from labbook.store.notebook_finder import create_notebook, find_notebook
 
 

@@ -9,14 +9,9 @@ import pytest
 
 from labbook.errors import UsageError
 from labbook.model.metric_kinds import MetricGoal
-from labbook.store.experiments import (
-    choose_experiment,
-    experiments,
-    metric_goal,
-    new_experiment,
-    script_mode,
-    slug_part,
-)
+from labbook.store.experiment_creation import new_experiment
+from labbook.store.experiment_of_script import choose_experiment, script_mode
+from labbook.store.experiments import experiments, metric_goal, slug_part
 from labbook.store.notebook_finder import create_notebook, find_notebook
 from labbook.store.text import frontmatter
 

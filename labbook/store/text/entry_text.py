@@ -93,7 +93,7 @@ def merge(existing: str, generated: str, *, known: Collection[str] = (), left_ou
     if not existing.strip("\ufeff \t\r\n"):
         return generated
     meta, generated_body = frontmatter.parse(generated, "generated entry")
-    newline = "\r\n" if existing.count("\r\n") * 2 > existing.count("\n") else "\n"
+    newline = common_line_end(existing)
     try:
         text = frontmatter.update(existing, meta, "entry")
         _, body = frontmatter.parse(text, "entry")
@@ -119,7 +119,7 @@ def set_block(page: str, name: str, content: str, behind: Collection[str] = ()) 
         EntryError: The front matter cannot be read.
     """
     _, body = frontmatter.parse(page, "entry")
-    newline = "\r\n" if page.count("\r\n") * 2 > page.count("\n") else "\n"
+    newline = common_line_end(page)
     parts = split_parts(body)
     at = next((number for number, part in enumerate(parts) if part.name == name), None)
     if not content.strip():
@@ -291,6 +291,21 @@ def read_text(path: Path) -> str:
         OSError: It cannot be read.
     """
     return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def read_head(path: Path, most_bytes: int = 8192) -> str:
+    """Read the front matter of a Markdown file as text, without its last line; at most so many bytes.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as stream:
+        return stream.read(most_bytes).decode("utf-8", "replace").split("\n---", 1)[0]
+
+
+def common_line_end(text: str) -> str:
+    """Return the line end of most lines."""
+    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
 def to_bytes(text: str) -> bytes:
