@@ -59,6 +59,11 @@ class Program:
     interpreter: str = ""
 
     @property
+    def home(self) -> Path:
+        """The folder of its file; for a program that is no file here, the one in which it starts."""
+        return self.folder if self.path is None else self.path.parent
+
+    @property
     def is_missing(self) -> bool:
         """Whether it is a file that is not there; false where a launcher may find it elsewhere, as in a container."""
         named = self.kind in ("python", "notebook") or (self.kind == "shell" and self.script.endswith(".sh"))

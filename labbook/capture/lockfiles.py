@@ -65,7 +65,7 @@ def capture(context: CaptureContext, packages: Mapping[str, str] | None = None) 
         Unavailable: There are none.
     """
     program = find_program_file(context.argv, context.cwd)
-    folder = program.path.parent if program.path is not None else program.folder
+    folder = program.home
     repository = discover(folder) if folder.is_dir() else None
     top = repository.top if repository is not None else context.cwd
     folders = (top, folder.resolve(), context.cwd.resolve())

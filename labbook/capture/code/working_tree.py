@@ -16,11 +16,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labbook.capture.code.code_without_git import find_sources
+from labbook.capture.code.git_output import Status, parse_changed_files, parse_status
 from labbook.capture.code.git_reader import CodeRepository, open_repository
 from labbook.capture.code.patch import Patch, is_withheld, section_header, split_sections
 from labbook.capture.code.untracked_files import add_new_files, is_source
@@ -39,25 +39,16 @@ _MAX_OTHER_FILES = 20
 _DIFF_MAX_BYTES = 64 << 20
 """Maximum size of a diff that is read; the files after it are named as left out."""
 
+_STATUS = (
+    "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty",
+    "--no-renames",
+)  # fmt: skip
 _DIFF = (
     "diff", "--raw", "--numstat", "--patch", "-z", "-M", "--no-abbrev", "--full-index", "--no-color", "--no-ext-diff",
     "--no-textconv", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short",
     "--ignore-submodules=dirty",
 )  # fmt: skip
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-
-@dataclass
-class _Status:
-    commit: str = ""
-    branch: str = ""
-    detached: bool = False
-    upstream: str = ""
-    ahead: int | None = None
-    behind: int | None = None
-    changed: bool = False
-    untracked: list[str] = field(default_factory=list)
-    submodules: list[str] = field(default_factory=list)
 
 
 def capture(context: CaptureContext) -> dict[str, Any]:
@@ -67,7 +58,7 @@ def capture(context: CaptureContext) -> dict[str, Any]:
         Unavailable: There is neither a repository nor a script.
     """
     program = find_program_file(context.argv, context.cwd)
-    folder = program.path.parent if program.path is not None else program.folder
+    folder = program.home
     if not folder.is_dir():
         raise Unavailable(f"the folder `{folder}` does not exist")
     try:
@@ -83,16 +74,8 @@ def capture(context: CaptureContext) -> dict[str, Any]:
 
 
 def _capture_repository(context: CaptureContext, code: CodeRepository) -> dict[str, Any]:
-    out, _ = code.run(
-        "status",
-        "--porcelain=v2",
-        "--branch",
-        "-z",
-        "--untracked-files=normal",
-        "--ignore-submodules=dirty",
-        "--no-renames",
-    )
-    status = _parse_status(out.decode("utf-8", "surrogateescape"))
+    out, _ = code.run(*_STATUS)
+    status = parse_status(out.decode("utf-8", "surrogateescape"))
     top = code.folders.top
     own = _notebook_folders(context, top)
     files, sections, cut = _read_changes(code, status) if status.changed else ([], [], False)
@@ -123,7 +106,7 @@ def _capture_repository(context: CaptureContext, code: CodeRepository) -> dict[s
     return facts | _write_patch(context, patch, cut)
 
 
-def _repository_facts(code: CodeRepository, status: _Status) -> dict[str, Any]:
+def _repository_facts(code: CodeRepository, status: Status) -> dict[str, Any]:
     return {
         "repository": True,
         "top": str(code.folders.top),
@@ -139,46 +122,13 @@ def _repository_facts(code: CodeRepository, status: _Status) -> dict[str, Any]:
     }
 
 
-def _parse_status(text: str) -> _Status:
-    status = _Status()
-    items = iter(text.split("\0"))
-    for item in items:
-        kind, _, rest = item.partition(" ")
-        if kind == "#":
-            _parse_branch(status, rest)
-        elif kind == "?":
-            status.untracked.append(rest)
-        elif kind in ("1", "2", "u"):
-            status.changed = True
-            fields = rest.split(" ", 9 if kind == "u" else 8 if kind == "2" else 7)
-            if kind == "2":
-                next(items, None)
-            if fields[1].startswith("S"):
-                status.submodules.append(fields[-1])
-    return status
-
-
-def _parse_branch(status: _Status, rest: str) -> None:
-    name, _, value = rest.partition(" ")
-    if name == "branch.oid":
-        status.commit = "" if value == "(initial)" else value
-    elif name == "branch.head":
-        status.detached = value == "(detached)"
-        status.branch = "" if status.detached else value
-    elif name == "branch.upstream":
-        status.upstream = value
-    elif name == "branch.ab":
-        ahead, _, behind = value.partition(" ")
-        status.ahead, status.behind = int(ahead), -int(behind)
-
-
-def _read_changes(code: CodeRepository, status: _Status) -> tuple[list[dict[str, Any]], list[bytes], bool]:
+def _read_changes(code: CodeRepository, status: Status) -> tuple[list[dict[str, Any]], list[bytes], bool]:
     """Returns changed tracked files, their sections (empty if cut off) and whether git's output was cut."""
     base = status.commit or _EMPTY_TREE
     out, cut = code.run(*_DIFF, base, "--", max_bytes=_DIFF_MAX_BYTES)
     # The lists end with an empty item; the patch follows.
     head, _, patch = out.partition(b"\0\0")
-    files = _parse_files(head.decode("utf-8", "surrogateescape"))
+    files = parse_changed_files(head.decode("utf-8", "surrogateescape"))
     by_line: dict[bytes, bytes] = {}
     sections = split_sections(patch)
     for section in sections[:-1] if cut else sections:
@@ -187,47 +137,12 @@ def _read_changes(code: CodeRepository, status: _Status) -> tuple[list[dict[str,
     return files, [by_line.get(section_header(f.get("from", f["path"]), f["path"]), b"") for f in files], cut
 
 
-def _parse_files(text: str) -> list[dict[str, Any]]:
-    """Returns the joined lists of `--raw --numstat -z`."""
-    files: list[dict[str, Any]] = []
-    counts: dict[str, tuple[int | None, int | None]] = {}
-    items = iter(text.split("\0"))
-    for item in items:
-        if item.startswith(":"):
-            status_letter = item.split(" ")[4][:1]
-            path = next(items, "")
-            file: dict[str, Any] = {"path": path, "status": status_letter}
-            if status_letter in ("R", "C"):
-                file["path"], file["from"] = next(items, ""), path
-            files.append(file)
-        elif item.count("\t") >= 2:
-            added, removed, path = item.split("\t", 2)
-            if not path:
-                next(items, None)
-                path = next(items, "")
-            counts[path] = (None, None) if added == "-" else (int(added), int(removed))
-    for file in files:
-        file["added"], file["removed"] = counts.get(file["path"], (None, None))
-    conflicts = {f["path"] for f in files if f["status"] == "U"}
-    return [f for f in files if f["status"] == "U" or f["path"] not in conflicts] if conflicts else files
-
-
 def _notebook_folders(context: CaptureContext, top: Path) -> tuple[str, ...]:
     """Returns the notebook's folders and files below `top`, which are no part of the code."""
     paths = context.notebook.paths
-    folders = []
-    for folder in (
-        paths.notes,
-        paths.private,
-        paths.site,
-        paths.settings,
-        paths.root / "mkdocs.yml",
-        context.attachments,
-    ):
-        resolved = folder.resolve()
-        if resolved.is_relative_to(top):
-            folders.append(resolved.relative_to(top).as_posix())
-    return tuple(folders)
+    own = (paths.notes, paths.private, paths.site, paths.settings, paths.root / "mkdocs.yml", context.attachments)
+    resolved = (path.resolve() for path in own)
+    return tuple(path.relative_to(top).as_posix() for path in resolved if path.is_relative_to(top))
 
 
 def _is_inside(path: str, folders: Sequence[str]) -> bool:

@@ -51,6 +51,6 @@ def note_commit(start: dict[str, Any]) -> None:
     from labbook.store.git.git_state import head_commit
 
     program = find_program_file(start["argv"], Path.cwd())
-    repository = discover(program.path.parent if program.path is not None else program.folder)
+    repository = discover(program.home)
     if "job" in start and repository is not None:
         start["job"]["commit"] = head_commit(repository)
