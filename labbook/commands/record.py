@@ -111,7 +111,8 @@ def command(
 
     def record_it() -> ChildEnd:
         from labbook.record.program_requests import parse_requests
-        from labbook.record.session import RecordRequest, record
+        from labbook.record.record_request import RecordRequest
+        from labbook.record.session import record
 
         requests = parse_requests(watch, breaks, stop_on, max_steps, profile)
         if requests and no_probe:

@@ -1,8 +1,8 @@
 """Records one command: starts it unchanged, stores its output and metrics, commits its entry.
 
-Start with `session.record`: it finds the notebook, creates a run id and a journal, starts the command, waits for its
-end and writes the entry. `finalize.finalize` builds the entry from the journal alone, so that `recovery.recover` can
-repeat it for a run whose recorder was killed.
+Start with `session.record`: it finds the notebook and creates a run id and a journal. `recording.Recording` runs the
+command beside the threads that capture and watch it, and writes its end. `finalize.finalize` builds the entry from the
+journal alone, so that `recovery.recover` can repeat it for a run whose recorder was killed.
 
 - `child/` runs the command: its terminal, its output, its signals, its environment.
 - `run_from_journal/` builds one `model.run.Run` from the files of the journal.

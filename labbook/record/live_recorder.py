@@ -18,7 +18,8 @@ from typing import Any
 from labbook.errors import LabbookError
 from labbook.record import notebook_command as cells
 from labbook.record.child.supervisor import ChildEnd
-from labbook.record.session import RecordRequest, open_session, write_entry
+from labbook.record.record_request import RecordRequest
+from labbook.record.session import open_session, write_entry
 from labbook.store.process_identity import start_ticks
 
 _MOST_OUTPUT = 20_000

@@ -298,9 +298,9 @@ def test_a_signal_while_the_entry_is_written_changes_nothing(book, number):
     patch = (
         "import os\n"
         "from labbook import cli\n"
-        "from labbook.record import session\n"
-        "finish = session._Session.finish\n"
-        f"session._Session.finish = lambda *given: (os.kill(os.getpid(), {int(number)}), finish(*given))[1]\n"
+        "from labbook.record.recording import Recording\n"
+        "finish = Recording.finish\n"
+        f"Recording.finish = lambda *given: (os.kill(os.getpid(), {int(number)}), finish(*given))[1]\n"
         "cli.main(['record', '--', 'sh', '-c', 'exit 3'])\n"
     )
     done = subprocess.run([sys.executable, "-c", patch], cwd=book.folder, capture_output=True, text=True, check=False)
