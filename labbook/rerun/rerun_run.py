@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from labbook.model.message import Message
 from labbook.rerun.rebuilt_environment import rebuild_environment
 from labbook.rerun.recorded_code import RecordedCode, recorded_code
 from labbook.rerun.recorded_command import rerun_command
-from labbook.rerun.recorded_container import container_launcher, recorded_container
+from labbook.rerun.recorded_container import Container, container_launcher, recorded_container
 from labbook.rerun.recorded_environment import compare_environment, project_sources, recorded_variables, set_environment
 from labbook.rerun.recorded_inputs import input_paths, prepare_inputs
 from labbook.store.notebook import Notebook
@@ -36,14 +37,12 @@ class Rerun:
 
     Args:
         code: Exit status of the command.
-        notes: What differed from the recorded run before the command started.
         stopped: Whether labbook got SIGINT or SIGTERM meanwhile, and passed it on to the command.
     """
 
     run: str
     code: int
-    notes: tuple[Message, ...] = ()
-    stopped: bool = False
+    stopped: bool
 
     def check_not_stopped(self) -> None:
         """Ends a series of runs that the user has stopped.
@@ -125,18 +124,13 @@ def rerun(
         UsageError: The code cannot be restored, or the command was masked or is missing.
         NotebookError: The environment cannot be built, or the run cannot be recorded.
     """
-    from labbook.record.session import RecordRequest, record
+    from labbook.record.record_request import RecordRequest
+    from labbook.record.session import record
 
     run = as_recorded(run, _first_recorded(notebook, run))
     created: list[str] = []
-    notes: list[Message] = []
     started_in = Path.cwd()
-
-    def report(found: Iterable[Message]) -> None:
-        for note in found:
-            notes.append(note)
-            notify(note)
-
+    report = partial(_notify_each, notify)
     with recorded_code(notebook, run, incomplete=request.incomplete, keep=request.keep) as code:
         report([*code.notes, *prepare_inputs(run, code)])
         request.change(code)
@@ -148,13 +142,9 @@ def rerun(
         programs = packages.programs if packages is not None else None
         sources = packages.sources if packages is not None else () if container else project_sources(run, code)
         command = rerun_command(run, code, request.more, programs)
+        launcher = _container_launcher(notebook, run, container, code, variables) if container is not None else ()
         facts: dict[str, object] = {"rerun_of": run.get("id"), "rerun_in": str(run.get("cwd") or "")}
-        launcher: list[str] = []
-        if container is not None:
-            has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
-            inputs = input_paths(run)
-            launcher = container_launcher(container, code, notebook.paths.root, variables, inputs, with_gpus=has_gpus)
-            facts["container"] = container.facts
+        facts |= {"container": container.facts} if container is not None else {}
         with set_environment(variables, programs, sources), _working_folder(code.cwd):
             report(compare_environment(run, command, code) if container is None and not request.quiet else ())
             end = record(
@@ -174,7 +164,20 @@ def rerun(
             )
     if not created or not notebook.paths.entry(created[0]).is_file():
         raise NotebookError("errors.rerun.no_entry")
-    return Rerun(created[0], _status(end), tuple(notes), bool(end.stopped))
+    return Rerun(created[0], _status(end), bool(end.stopped))
+
+
+def _notify_each(notify: Notify, notes: Iterable[Message]) -> None:
+    for note in notes:
+        notify(note)
+
+
+def _container_launcher(
+    notebook: Notebook, run: Mapping[str, Any], container: Container, code: RecordedCode, variables: Mapping[str, str]
+) -> list[str]:
+    has_gpus = bool(captured_facts(run, "hardware").get("gpus"))
+    inputs = input_paths(run)
+    return container_launcher(container, code, notebook.paths.root, variables, inputs, with_gpus=has_gpus)
 
 
 def _first_recorded(notebook: Notebook, run: Mapping[str, Any]) -> Mapping[str, Any]:
