@@ -97,7 +97,7 @@ def add_late_end(journal: Journal, note: Path) -> bool:
         Whether a Python process went on after the command, so that the entry lacks something.
     """
     from labbook.model.events.training_kinds import Step
-    from labbook.record.run_from_journal.roll_call import written_signal
+    from labbook.record.run_from_journal.rank_rows import written_signal
     from labbook.record.run_from_journal.trial_parts import time_span
 
     end = journal.read_ending()

@@ -9,7 +9,7 @@ from typing import Any
 from labbook.model.events.process_kinds import Bye, UncaughtException
 from labbook.record.jobs.job_place import JobPlace, Member, last_sign
 from labbook.record.jobs.node_clocks import clock_offsets, shift_clock
-from labbook.record.run_from_journal.roll_call import TaskFacts
+from labbook.record.run_from_journal.rank_rows import TaskFacts
 from labbook.record.run_from_journal.trial_parts import time_span
 from labbook.store.journal import Journal, ProcessEvents
 

@@ -8,6 +8,7 @@ Start with `journal_reader`: it takes the events of each process, typed by `mode
 - `ending_events`: exit status, exception, last progress and thread stacks become the ending of the run.
 - `request_events`: results of `--watch`, `--profile` and `labbook.checks`.
 - `ranks` names the rank of each process; `blocked_on` names the call in which a thread waits.
+- `roll_call` compares the ranks of a run: `rank_rows` has one row of each, `odd_rank` names the one unlike the others.
 
 A process may die in the middle of a line and a probe may be of another version: any field may be missing, and those
 that are there have been checked by `store/event_reader.py`. Nothing here judges: a value that looks wrong is passed on

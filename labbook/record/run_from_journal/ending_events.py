@@ -141,7 +141,7 @@ def _last_stacks(processes: Sequence[ProcessEvents], run: Run) -> tuple[float | 
         silent = last.get("silent_s") if last.get("reason") != "moved" else None
         if last.get("reason") == "silence" and silent is not None and run.ended is not None:
             silent += max(0.0, run.ended - last.get("t", run.ended))
-        text = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
+        text = read_stacks_text(process)
         threads = parse_thread_stacks(text) if text else last.get("threads", [])
         if threads:
             candidates.append((silent, threads))
@@ -150,7 +150,7 @@ def _last_stacks(processes: Sequence[ProcessEvents], run: Run) -> tuple[float | 
     kinds = [classify_wait(frames, in_group=ranked) for frames in waits]
     apart = [one for one, kind in zip(candidates, kinds, strict=True) if kind != "collective"]
     if ranked and run.status == "killed" and any(_is_silent(process) for process in processes):
-        return None  # where the others stood is not where the killed one was
+        return None  # the place of the others is not that of the killed one
     chosen = apart if ranked and apart else candidates
     return max(chosen, key=lambda one: -1.0 if one[0] is None else one[0], default=None)
 
@@ -161,13 +161,9 @@ def _is_ranked(processes: Sequence[ProcessEvents]) -> bool:
 
 def _is_silent(process: ProcessEvents) -> bool:
     """Whether a rank ended without a word: no last event, no exception, no stacks."""
-    written = read_stacks_text(process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING))
-    ended = (
-        bool(process.events_of_kind(Bye))
-        or bool(process.events_of_kind(UncaughtException))
-        or bool(process.events_of_kind(Stacks))
-    )
-    return rank_of_process(process) is not None and not ended and not written.strip()
+    if rank_of_process(process) is None or any(map(process.events_of_kind, (Bye, UncaughtException, Stacks))):
+        return False
+    return not read_stacks_text(process).strip()
 
 
 def program_frames(threads: Sequence[ThreadStack]) -> list[StackFrame]:
@@ -185,10 +181,15 @@ def _has_own_line(frames: Sequence[StackFrame]) -> bool:
     return any(frame.get("user") for frame in frames)
 
 
-def read_stacks_text(path: Path) -> str:
+def stacks_path(process: ProcessEvents) -> Path:
+    """Returns the path of the stacks that the interpreter writes itself, at a signal."""
+    return process.folder / process.name.replace(".jsonl", protocol.STACKS_ENDING)
+
+
+def read_stacks_text(process: ProcessEvents) -> str:
     """Returns the stacks that the interpreter wrote at a signal; "" without any."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
+        with stacks_path(process).open(encoding="utf-8", errors="replace") as stream:
             return stream.read(_MOST_TEXT)
     except OSError:
         return ""

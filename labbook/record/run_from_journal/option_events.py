@@ -33,7 +33,7 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
                     found.append(parsed)
     found = _as_run(_without_variables(found))
     found = [a for a in found if not any(_wraps_command(a, b) for b in found)]
-    kept = [a for a in found if not any(_is_held(a, b) for b in found if b is not a)]
+    kept = [a for a in found if not any(_is_part_of(a, b) for b in found if b is not a)]
     # A program parses twice when a first parser only finds the configuration file.
     kept = [
         a
@@ -71,7 +71,7 @@ def _wraps_command(whole: Arguments, parsed: Arguments) -> bool:
     return whole.source == parsed.source not in _VARIABLES and parsed.values in whole.values.values()
 
 
-def _is_held(one: Arguments, other: Arguments) -> bool:
+def _is_part_of(one: Arguments, other: Arguments) -> bool:
     """Whether options are those of another parser, or a part of other ones."""
     whole = one.source in _VARIABLES and other.source not in _VARIABLES
     return one.values in _parts(other.values, whole=whole)

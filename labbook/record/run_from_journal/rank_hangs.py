@@ -10,7 +10,8 @@ from typing import Any
 
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Event, Stacks
-from labbook.record.run_from_journal.roll_call import roll_call, stacks_path
+from labbook.record.run_from_journal.ending_events import stacks_path
+from labbook.record.run_from_journal.roll_call import roll_call
 from labbook.store.journal import ProcessEvents
 
 SILENT_S = 8.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import median
 
 from labbook.model.events.process_kinds import Stacks
@@ -32,7 +33,7 @@ def own_step_s(process: ProcessEvents) -> float | None:
         elif math.isfinite(waited):
             spent = sum(seconds for name, seconds in phases.items() if name in names and isinstance(seconds, float))
             own.append(max(0.0, spent - waited))
-    return round(median(own), 6) if len(own) >= _FEWEST_STEPS else None
+    return _median_s(own)
 
 
 def _is_on_cpu(process: ProcessEvents) -> bool:
@@ -43,12 +44,16 @@ def _is_on_cpu(process: ProcessEvents) -> bool:
 def step_s(process: ProcessEvents) -> float | None:
     """Returns the median seconds of a step of a rank; `None` if it is not known."""
     times = [event["dt"] for event in process.events_of_kind(Step) if math.isfinite(event.get("dt", math.nan))]
-    return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
+    return _median_s(times)
 
 
 def data_s(process: ProcessEvents) -> float | None:
     """Returns the median seconds that a rank waits for data in a step; `None` if it is not known."""
     times = [event["ph"].get("data", 0.0) for event in process.events_of_kind(Step) if event.get("ph")]
+    return _median_s(times)
+
+
+def _median_s(times: Sequence[float]) -> float | None:
     return round(median(times), 6) if len(times) >= _FEWEST_STEPS else None
 
 

@@ -182,5 +182,4 @@ def _phases(steps: Sequence[Step], rank: int | None) -> dict[str, Series]:
 
 
 def _series(name: str, points: Sequence[tuple[int, float]], rank: int | None) -> Series:
-    values = tuple(value for _, value in points)
-    return Series(name, "probe", tuple(s for s, _ in points), values, values, values, len(values), 0, rank)
+    return Series.of_values(name, "probe", (step for step, _ in points), (value for _, value in points), rank=rank)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from labbook.record.run_from_journal.odd_rank import name_crossed, name_odd
-from labbook.record.run_from_journal.roll_call import TaskFacts, roll_call
+from labbook.record.run_from_journal.rank_rows import TaskFacts
+from labbook.record.run_from_journal.roll_call import roll_call
 from labbook.report.entry.ranks_section import odd_rank_sentence
 from labbook.store.journal import ProcessEvents
 from labbook.store.text.sentences import Sentences
