@@ -49,8 +49,8 @@ def change_mark(notebook: Notebook) -> tuple[str, ...]:
 def _follow(notebook: Notebook, folders: GitFolders, *, first: bool, moved: bool) -> list[Message]:
     # Every command calls this module, and needs these 20 ms of imports only when something has moved.
     from labbook.sharing.disk_update import notebook_ref
+    from labbook.sharing.local_merge import align_disk, merge_fetched
     from labbook.sharing.remote_git import list_remotes, tracking_ref
-    from labbook.sharing.synchronize import align_disk, merge_fetched
     from labbook.sharing.tree_diff import diff_trees, is_ancestor, runs_among
     from labbook.store.commit.branch_checkout import known_commit, notebook_prefix, restore_missing
 

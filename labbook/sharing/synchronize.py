@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 from labbook.errors import GitError
 from labbook.frozen import dataclass
 from labbook.sharing.disk_update import (
-    belongs_to_notebook,
     complete_clone,
     files_left,
-    move_branch,
     notebook_ref,
-    update_disk,
 )
+from labbook.sharing.local_merge import align_disk, bring_to, commit_edited, lock_sharing, merge_commits
 from labbook.sharing.remote_git import GitCall, Remote, SilentRemoteError, tracking_ref
 from labbook.sharing.tree_diff import PathChange, diff_trees, is_ancestor, merge_bases, runs_among, text_path
-from labbook.store.commit.branch_checkout import known_commit, notebook_prefix
-from labbook.store.commit.changed_notes import edited_notes, has_conflict
-from labbook.store.commit.entry_commit import commit_files, commit_queued
-from labbook.store.commit.sync_state import file_system_time, read_state, shared_commits, tracking_marks, update_state
-from labbook.store.git.git_identity import read_signers
-from labbook.store.git.git_process import GitFolders, read_blobs, run_git
+from labbook.store.commit.sync_state import read_state, shared_commits, tracking_marks, update_state
+from labbook.store.git.git_process import read_blobs, run_git
 from labbook.store.git.git_state import read_commit
-from labbook.store.locks import hold_lock
-from labbook.store.notebook import Notebook
 
 _ATTEMPTS = 12
 """Most pushes of one sync. Source: chosen by us; 8 clones that push at once needed at most 7 here."""
 _SCHEMA = 1
 """Newest `schema` of notes that this labbook knows."""
 _LOOKED_AT = 500
-_LOCK_WAIT_S = 60.0
-_COMMIT_WAIT_S = 8.0
 
 KEEP = "keep"
 FOLLOW = "follow"
@@ -90,7 +78,7 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
     """
     notebook, folders = remote.notebook, remote.folders
     ref = notebook_ref(notebook, folders)
-    with hold_lock(folders.common_dir / "labbook-sync", _LOCK_WAIT_S):
+    with lock_sharing(folders):
         try:
             result = _Sync(remote, ref, rewritten).run()
         except GitError as error:
@@ -103,77 +91,6 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
         marks["tracked"] = tracking_marks(notebook, folders)  # the next command need not look again
     update_state(notebook, time=_utc_now(), remote=remote.name, error="", advice="", failure=None, told=True, **marks)
     return result
-
-
-def merge_fetched(notebook: Notebook, folders: GitFolders, ref: str, fetched: str) -> str:
-    """Merge a fetched commit into the notebook's branch without a network and return the new tip.
-
-    Raises:
-        GitError: A work tree stands in the way, or git failed.
-    """
-    with hold_lock(folders.common_dir / "labbook-sync", _LOCK_WAIT_S):
-        align_disk(notebook, folders, ref)
-        commit_edited(notebook, {})
-        tip, _ = _land(notebook, folders, ref, fetched, None)
-        return tip
-
-
-def align_disk(notebook: Notebook, folders: GitFolders, ref: str) -> None:
-    """Bring the notes on disk to the branch, which git, another work tree or another notebook may have moved.
-
-    Of a killed sync, some files are on disk, but the branch has not moved. Committed as edits, the notes among them
-    would bring back entries that others delete meanwhile, without their data.
-    """
-    tip, state = read_commit(folders, ref), read_state(notebook)
-    landing, base = state.get("landing") or {}, str(state.get("base") or "")
-    if landing.get("ref") == ref:
-        with contextlib.suppress(GitError):  # a work tree is busy, or git has removed the commit
-            if tip and is_ancestor(folders, landing["commit"], tip):
-                update_disk(notebook, folders, ref, landing["local"], tip)
-                update_state(notebook, base=tip, landing=None)
-            else:
-                _land(notebook, folders, ref, landing["commit"], landing["local"], landing["base"])
-    elif notebook.config.commit == "branch" and not tip:
-        if fetched := known_commit(folders, ref):
-            _land(notebook, folders, ref, fetched, "")
-    elif notebook.config.commit == "branch" and base and base != tip:
-        with hold_lock(folders.common_dir / "labbook-commits", _COMMIT_WAIT_S):
-            if is_ancestor(folders, base, tip):
-                update_disk(notebook, folders, ref, base, tip)
-            update_state(notebook, base=tip)
-
-
-def commit_edited(notebook: Notebook, changes: Mapping[bytes, PathChange]) -> tuple[tuple[str, str], ...]:
-    """Commit queued entries and edited notes, but for known changes; return the notes that stay, with the reason."""
-    commit_queued(notebook)
-    began = file_system_time(notebook)
-    state = read_state(notebook)
-    since = int(state.get("looked_ns") or 0)
-    left = [notebook.paths.root / name for name in state.get("uncommitted") or []]
-    since = since if since <= began else 0  # the clock may have been set back
-    files = edited_notes(notebook, since_ns=since, known={p: c.after.blob for p, c in changes.items() if c.after})
-    files = sorted({*files, *(file for file in left if file.is_file())})
-    unsent: dict[str, str] = {}
-    ready = []
-    for file in files:
-        name = file.relative_to(notebook.paths.root).as_posix()
-        if file.is_file() and has_conflict(file):
-            unsent[name] = "git conflict"
-        else:
-            ready.append(file)
-    if ready:
-        names = ", ".join(file.stem for file in ready[:3]) + (f" and {len(ready) - 3} more" if len(ready) > 3 else "")
-        outcome = commit_files(notebook, ready, f"Notes: {names}\n")
-        if outcome.status == "withheld":
-            # One note with a secret does not hold back the others.
-            for file in filter(Path.is_file, ready):
-                outcome = commit_files(notebook, [file], f"Notes: {file.stem}\n")
-                if outcome.status not in ("committed", "unchanged"):
-                    unsent[file.relative_to(notebook.paths.root).as_posix()] = outcome.reason
-        elif outcome.status not in ("committed", "unchanged"):
-            unsent |= {file.relative_to(notebook.paths.root).as_posix(): outcome.reason for file in ready}
-    update_state(notebook, looked_ns=began, uncommitted=sorted(unsent))
-    return tuple(sorted(unsent.items()))
 
 
 class _Sync:
@@ -216,7 +133,7 @@ class _Sync:
             if merged != theirs and not self._push(merged, theirs, local):
                 seen, theirs = theirs, self.remote.fetch(self.ref)
                 continue
-            tip, conflicts = _land(self.notebook, self.folders, self.ref, merged, local, base)
+            tip, conflicts = bring_to(self.notebook, self.folders, self.ref, merged, local, base)
             self.conflicts |= set(conflicts)
             if tip == merged:
                 break
@@ -253,9 +170,9 @@ class _Sync:
         elif (self.folders.common_dir / "shallow").exists() and not merge_bases(self.folders, local, theirs):
             self.remote.fetch(self.ref, unshallow=True)
         if base is not None:
-            merged, conflicts = _merge_two(self.notebook, self.folders, theirs, local, base, one_parent=True)
+            merged, conflicts = merge_commits(self.notebook, self.folders, theirs, local, base, one_parent=True)
         else:
-            merged, conflicts = _merge_two(self.notebook, self.folders, local, theirs, None)
+            merged, conflicts = merge_commits(self.notebook, self.folders, local, theirs, None)
         self.conflicts |= set(conflicts)
         return merged, base
 
@@ -291,7 +208,7 @@ class _Sync:
             answer = self.remote.push(merged, self.ref)
         except GitError:
             if theirs:
-                _land(self.notebook, self.folders, self.ref, merged, local)
+                bring_to(self.notebook, self.folders, self.ref, merged, local)
             raise
         if answer.status == "ok":
             return True
@@ -300,7 +217,7 @@ class _Sync:
             return False
         if theirs:
             # What the others wrote is readable here, also for those who may not write there.
-            _land(self.notebook, self.folders, self.ref, merged, local)
+            bring_to(self.notebook, self.folders, self.ref, merged, local)
         if answer.status == "retry":
             raise GitError("sync.error.too_busy", remote=self.remote.name, count=self.attempts, reason=answer.text)
         raise self.remote.refusal(answer.text)
@@ -329,62 +246,6 @@ class _Sync:
         found = [re.match(rb"---\r?\nschema: (\d{1,9})\r?\n", data) for data in blobs.values()]
         parts = sum(b"\nranks_missing: [" in data.partition(b"\n---")[0].replace(b"[]", b"") for data in blobs.values())
         return sum(1 for each in found if each and int(each[1]) > _SCHEMA), parts
-
-
-def _land(
-    notebook: Notebook, folders: GitFolders, ref: str, commit: str, local: str | None, base: str | None = None
-) -> tuple[str, tuple[bytes, ...]]:
-    """Bring files and branch to a commit, merged with what was committed meanwhile; returns the tip.
-
-    `local` is the tip that the commit contains (`None`: it is merged now); `base` is the ancestor that it was merged
-    with if it does not descend from `local`.
-    """
-    conflicts: tuple[bytes, ...] = ()
-    with hold_lock(folders.common_dir / "labbook-commits", _COMMIT_WAIT_S):
-        while True:
-            tip = read_commit(folders, ref)
-            target = commit
-            if tip and tip != local:
-                if base is None:
-                    target, conflicts = _merge_two(notebook, folders, tip, commit, None)
-                else:
-                    target, conflicts = _merge_two(notebook, folders, commit, tip, local, one_parent=True)
-            if tip != target:
-                update_state(notebook, landing={"ref": ref, "commit": target, "local": tip, "base": base})
-            is_first = not tip and notebook.config.commit == "branch"
-            if is_first and not move_branch(folders, ref, target, tip):
-                continue
-            update_disk(notebook, folders, ref, tip, target)
-            if is_first or tip == target or move_branch(folders, ref, target, tip):
-                update_state(notebook, base=target, landing=None)
-                return target, conflicts
-
-
-def _merge_two(
-    notebook: Notebook, folders: GitFolders, one: str, other: str, base: str | None, *, one_parent: bool = False
-) -> tuple[str, tuple[bytes, ...]]:
-    from labbook.sharing.tree_merge import CodeConflictError, commit_merge  # 10 ms, needed only for two histories
-
-    prefix = notebook_prefix(notebook, folders)
-    is_ours: Callable[[bytes], bool] | None = None
-    if notebook.config.commit == "checkout":
-        is_ours = lambda path: belongs_to_notebook(path, prefix)  # noqa: E731
-    signers = read_signers(folders, notebook.config.author)
-    try:
-        return commit_merge(
-            folders,
-            base,
-            one,
-            other,
-            signers=signers,
-            when=time.time(),
-            message="Merge the notebook\n",
-            is_ours_to_merge=is_ours,
-            one_parent=one_parent,
-        )
-    except CodeConflictError as error:
-        names = ", ".join(text_path(path) for path in error.paths[:5])
-        raise GitError("sync.error.code_conflict", files=names) from error
 
 
 def _utc_now() -> str:

@@ -14,7 +14,7 @@ from sharing_clones import call_git, copy_clones, make_template, sync, write_ent
 
 from labbook.commands.commit import command as commit_command
 from labbook.errors import GitError
-from labbook.sharing import disk_update, synchronize
+from labbook.sharing import disk_update, local_merge
 from labbook.sharing.file_merge import is_of_other_run
 from labbook.sharing.follow_remote import follow_remote
 from labbook.sharing.note_merge import merge_notes
@@ -121,7 +121,7 @@ def test_an_entry_that_was_removed_after_a_killed_sync_leaves_no_files(pair, mon
     entry = write_entry(pair[0], "20261122-035531-ab12", "healthy")
     files = [entry, entry.with_suffix("") / "run.json"]
     sync(pair[0])
-    kill_sync(monkeypatch, pair[1], synchronize, "move_branch")
+    kill_sync(monkeypatch, pair[1], local_merge, "move_branch")
     assert pair[1].paths.entry(entry.stem).exists()
     for file in files:
         file.unlink()
@@ -279,7 +279,7 @@ def test_a_clone_of_which_another_branch_has_the_notebook_names_that_branch(pair
 def test_an_edit_after_the_clock_was_set_back_is_shared(pair, monkeypatch):
     note = write_note(pair[0], "ideas.md", "# Ideas\n")
     with monkeypatch.context() as patch:
-        patch.setattr(synchronize, "file_system_time", lambda book: time.time_ns() + 3600 * 10**9)
+        patch.setattr(local_merge, "file_system_time", lambda book: time.time_ns() + 3600 * 10**9)
         sync(pair[0])
     note.write_text("# Ideas\n\nlower the rate\n")
     assert sync(pair[0]).sent_files == 1
