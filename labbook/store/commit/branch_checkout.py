@@ -135,7 +135,7 @@ def _find_missing(notebook: Notebook, below: Path) -> dict[Path, str]:
         ref = known_commit(folders, f"refs/heads/{notebook.config.branch}")
         if not ref:
             return {}
-    inside = f"{notebook_prefix(notebook, folders)}/{below.relative_to(notebook.paths.root).as_posix()}".lstrip("/")
+    inside = f"{notebook_prefix(notebook, folders)}/{notebook.paths.relative(below)}".lstrip("/")
     answer = run_git(folders, "ls-tree", "-r", "-z", "--full-tree", ref, "--", inside)
     found = {}
     for line in answer.out.split(b"\0")[:-1] if answer.code == 0 else []:
