@@ -36,7 +36,7 @@ from labbook.publish.pages.page_context import PageContext
 from labbook.publish.pages.site_data import site_source
 from labbook.publish.pages.symptom_view import SymptomView, symptom_view
 from labbook.publish.search.search_page import interface
-from labbook.publish.site.post_build import KEPT_BY_OTHERS, finish_site
+from labbook.publish.site.post_build import POST_BUILD_FOLDERS, finish_site
 from labbook.publish.site.site_folder import check_site_folder, note_written
 from labbook.store.notebook import Notebook
 from labbook.store.notebook_finder import find_notebook
@@ -287,7 +287,7 @@ class LabbookPlugin(BasePlugin[PluginSettings]):  # type: ignore[no-untyped-call
         if not self.lazy and not self._dirty:
             # MkDocs has emptied the folder.
             site = Path(config.site_dir)
-            note_written(site, files_below(site, KEPT_BY_OTHERS).keys() - self.foreign)
+            note_written(site, files_below(site, POST_BUILD_FOLDERS).keys() - self.foreign)
 
     def finish(self, config: MkDocsConfig) -> str:
         """Writes them, in any process; returns why the site has no search, or ""."""

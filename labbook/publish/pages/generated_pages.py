@@ -13,7 +13,6 @@ from typing import Any
 
 from labbook.publish.pages.activity import calendar, progress_path, verdict_share
 from labbook.publish.pages.compare_data import compare_files, compare_page
-from labbook.publish.pages.experiment_view import experiment_files
 from labbook.publish.pages.month_pages import month_pages
 from labbook.publish.pages.page import (
     Page,
@@ -25,7 +24,7 @@ from labbook.publish.pages.page import (
     run_totals,
     template_page,
 )
-from labbook.publish.pages.run_table_data import group_by_month, option_columns, table_files
+from labbook.publish.pages.run_table_data import experiment_files, group_by_month, option_columns, table_files
 from labbook.publish.pages.script_words import script_words
 from labbook.publish.pages.symptom_pages import fix_cells, problem_cells, symptom_cells, symptom_pages
 from labbook.publish.pages.symptom_view import OPEN_DAYS, SymptomView, symptom_view

@@ -10,7 +10,6 @@ from typing import Any
 from labbook.publish.html import theme
 from labbook.publish.html.notes import SiteNote, inert, replace_block
 from labbook.publish.pages.build_record import content_key
-from labbook.publish.pages.experiment_view import SCRIPTS
 from labbook.publish.pages.generated_pages import experiment_runs, neighbours, same_script
 from labbook.publish.pages.page import SiteSource, group_rows, run_cells
 from labbook.publish.pages.run_table_data import entry_day, entry_month
@@ -28,7 +27,8 @@ _BAR_WORDS = (
     *("older", "newer", "all_runs", "shows", "cured_in", "has_cured", "of_script", "compare_earlier"),
     *("reads_from", "read_by", "copy_lead", "copy_command"),
 )
-
+_EXPERIMENT_SCRIPTS = ("assets/rows.js", "assets/experiments.js")
+"""Scripts of the page of an experiment."""
 
 Day = tuple[str, Sequence[str]]
 """Key of what the pages of a day show besides their notes, and the notes, as paths below `notes/`."""
@@ -119,7 +119,8 @@ class PageContext:
     def text_and_front_matter(self, path: str, note: SiteNote) -> tuple[str, dict[str, Any]]:
         """Returns the text of a note with its context, and the front matter of its page."""
         text, meta = note.markdown, dict(note.meta)
-        meta["scripts"] = list(SCRIPTS) if path.startswith("experiments/") and path != "experiments/index.md" else []
+        is_experiment = path.startswith("experiments/") and path != "experiments/index.md"
+        meta["scripts"] = list(_EXPERIMENT_SCRIPTS) if is_experiment else []
         if path.startswith("experiments/") and not note.problem:
             text = replace_block(text, "runs", experiment_runs(_name(path), self._source, self._templates))
         elif symptom := self._symptom(path):

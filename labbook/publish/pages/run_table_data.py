@@ -1,4 +1,4 @@
-"""Data of the run table: a small file for each month, in columns. Pure.
+"""Data of tables and charts of runs: a small file for each month and each experiment, in columns. Pure.
 
 It has only data of the front matter of entries. The file of a month depends on its runs only, so that an old one does
 not change with a new run.
@@ -11,7 +11,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any
 
 from labbook.model.metric_kinds import direction_of
@@ -45,7 +46,7 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     files = []
     months = []
     for month, rows in group_by_month(source.rows).items():
-        content = _cached_columns(month, rows, source)
+        content = _columns_of_month(month, rows, source)
         files.append(SiteFile(f"{_FOLDER}/{month}.json", content))
         # The digest is part of the address, so that browsers can cache old months.
         months.append({"month": month, "runs": len(rows), "digest": hashlib.sha256(content).hexdigest()[:12]})
@@ -59,12 +60,32 @@ def table_files(source: SiteSource, titles: Mapping[str, str]) -> list[SiteFile]
     return [*files, SiteFile(f"{_FOLDER}/index.json", compact(index))]
 
 
-def _cached_columns(month: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+def experiment_files(source: SiteSource) -> list[SiteFile]:
+    """Returns `data/experiments/<name>.json`, the columns of the runs of each experiment with a page."""
+    groups = group_rows(source.rows, attrgetter("experiment"))
+    names = dict.fromkeys(page.path.rsplit("/", 1)[-1].removesuffix(".md") for page in source.experiments)
+    return [
+        SiteFile(f"data/experiments/{name}.json", _columns_of_experiment(name, groups[name], source))
+        for name in names
+        if groups.get(name)
+    ]
+
+
+def _columns_of_experiment(name: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+    make = partial(columns, rows, source.fronts, source.facts)
+    known = [(row.path, source.digests.get(row.path, ""), row.path in source.facts) for row in rows]
+    if not all(digest for _, digest, _ in known):
+        return make()
+    return source.cache.get_or_make(f"experiment-{content_key(name)}", content_key(known), make)
+
+
+def _columns_of_month(month: str, rows: Sequence[RunRow], source: SiteSource) -> bytes:
+    make = partial(columns, rows, source.fronts, source.facts)
     keys = source.months.get(month)
     if keys is None:
-        return columns(rows, source.fronts, source.facts)
+        return make()
     key = content_key(FORM, keys.content, [row.path in source.facts for row in rows])
-    return source.cache.get_or_make(f"columns-{month}", key, lambda: columns(rows, source.fronts, source.facts))
+    return source.cache.get_or_make(f"columns-{month}", key, make)
 
 
 def entry_month(path: str) -> str:

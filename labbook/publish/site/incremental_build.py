@@ -36,7 +36,7 @@ from labbook.publish.pages.build_record import (
     write_record,
 )
 from labbook.publish.pages.page_context import Day
-from labbook.publish.site.post_build import KEPT_BY_OTHERS
+from labbook.publish.site.post_build import POST_BUILD_FOLDERS
 from labbook.publish.site.site_files import (
     is_the_same_all_day,
     key_of_settings,
@@ -143,14 +143,14 @@ class _Build:
         """Runs the build."""
         self._config.plugins.on_pre_build(config=self._config)
         self._plugin.read()
-        self._there = files_below(self._site, KEPT_BY_OTHERS)
+        self._there = files_below(self._site, POST_BUILD_FOLDERS)
         self._own = written_files(self._site, record_path)
         # Before the search is built beside the pages: it writes into one of these folders.
         check_kept_folders(self._site, self._own)
         if workers < 2 or not can_have_some():
             return self._update_all(record_path, 1, partial(self._config.plugins.on_post_build, config=self._config))
         # Noted first, so that the search of a killed build is known to be labbook's.
-        for name in KEPT_BY_OTHERS:
+        for name in POST_BUILD_FOLDERS:
             with suppress(FileExistsError):
                 (self._site / name).mkdir(parents=True, exist_ok=True)
         note_written(self._site, self._own)

@@ -8,7 +8,7 @@ from labbook.publish.pages.page import SiteSource
 from labbook.publish.search.search_page import write_site_search
 from labbook.store.notebook import Notebook
 
-KEPT_BY_OTHERS: tuple[str, ...] = ("search/",)
+POST_BUILD_FOLDERS: tuple[str, ...] = ("search/",)
 """Folders of the site that are written here."""
 
 

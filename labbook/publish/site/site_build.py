@@ -20,7 +20,7 @@ from labbook.frozen import dataclass
 from labbook.index.build import refresh
 from labbook.publish.pages.build_record import files_below
 from labbook.publish.site.mkdocs_settings import read_settings
-from labbook.publish.site.post_build import KEPT_BY_OTHERS
+from labbook.publish.site.post_build import POST_BUILD_FOLDERS
 from labbook.publish.site.site_cache import keep_index, note_times, restore_index, restore_times, state_in
 from labbook.publish.site.site_folder import check_site_folder, note_written, remove_written
 from labbook.screen import print_error
@@ -294,7 +294,7 @@ def _build(
             from mkdocs.commands.build import build
 
             build(config)
-        made = files_below(site, KEPT_BY_OTHERS).keys() - foreign
+        made = files_below(site, POST_BUILD_FOLDERS).keys() - foreign
         note_written(site, made)
         record.unlink(missing_ok=True)
         pages = sum(name.endswith(".html") for name in made)

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from labbook.publish.pages.build_record import content_key, files_below
-from labbook.publish.site.post_build import KEPT_BY_OTHERS
+from labbook.publish.site.post_build import POST_BUILD_FOLDERS
 from labbook.store.journal import write_atomically
 
 _FILES = "files.json"
@@ -28,7 +28,7 @@ def state_in(cache: Path) -> Path:
 def restore_times(cache: Path, site: Path) -> None:
     """Gives unchanged files of a restored site their exact times; a damaged list is ignored."""
     known = _read(cache)
-    for path, (size, at_ns) in files_below(site, KEPT_BY_OTHERS).items():
+    for path, (size, at_ns) in files_below(site, POST_BUILD_FOLDERS).items():
         known_size, known_ns, digest = known.get(path, (-1, -1, ""))
         if size != known_size or at_ns == known_ns:
             continue
@@ -45,7 +45,7 @@ def note_times(cache: Path, site: Path) -> None:
     """
     before = _read(cache)
     files: dict[str, tuple[int, int, str]] = {}
-    for path, (size, at_ns) in files_below(site, KEPT_BY_OTHERS).items():
+    for path, (size, at_ns) in files_below(site, POST_BUILD_FOLDERS).items():
         known = before.get(path)
         digest = known[2] if known is not None and known[:2] == (size, at_ns) else _digest(site / path)
         files[path] = (size, at_ns, digest)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from labbook.errors import NotebookError
 from labbook.publish.pages.build_record import files_below
-from labbook.publish.site.post_build import KEPT_BY_OTHERS
+from labbook.publish.site.post_build import POST_BUILD_FOLDERS
 from labbook.store.journal import write_atomically
 
 LIST = ".labbook-files"
@@ -71,7 +71,7 @@ def written_files(site: Path, record: Path) -> set[str]:
         built_ns = record.stat().st_mtime_ns
     except OSError:
         return set()
-    return {*KEPT_BY_OTHERS, *(path for path, (_, at_ns) in files_below(site).items() if at_ns <= built_ns)}
+    return {*POST_BUILD_FOLDERS, *(path for path, (_, at_ns) in files_below(site).items() if at_ns <= built_ns)}
 
 
 def note_written(site: Path, paths: Iterable[str]) -> None:
@@ -80,8 +80,8 @@ def note_written(site: Path, paths: Iterable[str]) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    there = [name for name in KEPT_BY_OTHERS if (site / name).is_dir()]
-    names = sorted({*there, *(path for path in paths if not path.startswith((".", *KEPT_BY_OTHERS)))})
+    there = [name for name in POST_BUILD_FOLDERS if (site / name).is_dir()]
+    names = sorted({*there, *(path for path in paths if not path.startswith((".", *POST_BUILD_FOLDERS)))})
     # Names with a line break are not on the list, so their files are never removed.
     content = "".join(f"{name}\n" for name in names if name.splitlines() == [name]).encode("utf-8", "surrogateescape")
     target = site / LIST
@@ -96,7 +96,7 @@ def check_kept_folders(site: Path, own: Container[str]) -> None:
     Raises:
         NotebookError: There is one with files in it.
     """
-    for name in KEPT_BY_OTHERS:
+    for name in POST_BUILD_FOLDERS:
         folder = site / name
         if name not in own and folder.is_dir() and any(folder.iterdir()):
             raise _occupied_error(folder)
@@ -154,7 +154,7 @@ def remove_left_over(site: Path, found: Iterable[str], expected: Container[str],
     Returns:
         Number of removed files.
     """
-    spared = (".", *KEPT_BY_OTHERS)
+    spared = (".", *POST_BUILD_FOLDERS)
     left = [
         path
         for path in found
@@ -182,9 +182,9 @@ def remove_written(site: Path, record: Path) -> set[str]:
     """
     own = written_files(site, record)
     check_kept_folders(site, own)
-    there = files_below(site, KEPT_BY_OTHERS)
+    there = files_below(site, POST_BUILD_FOLDERS)
     remove_left_over(site, there, (), own)
-    return set(files_below(site, KEPT_BY_OTHERS))
+    return set(files_below(site, POST_BUILD_FOLDERS))
 
 
 def replace_site(site: Path, made: Path, record: Path) -> int:
@@ -200,7 +200,7 @@ def replace_site(site: Path, made: Path, record: Path) -> int:
     for path in new:
         make_room(site, site / path, own)
         shutil.copyfile(made / path, site / path)
-    remove_left_over(site, files_below(site, KEPT_BY_OTHERS), new, own)
+    remove_left_over(site, files_below(site, POST_BUILD_FOLDERS), new, own)
     note_written(site, new)
     return sum(path.endswith(".html") for path in new)
 
