@@ -14,7 +14,6 @@ from labbook.probe.events.protocol import RULES_FILE
 from labbook.record.child.start_errors import describe_error
 from labbook.record.record_request import RecordRequest
 from labbook.record.recording import PrintLine, Recording
-from labbook.record.run_owner import run_experiment
 from labbook.store.journal import create_journal, readable_text
 from labbook.store.paths import new_run_id
 from labbook.store.text.sentences import Sentences
@@ -137,7 +136,7 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     project = find_project(argv, Path.cwd(), notebook.paths.root)
     root = redactor.text(project.root)
     name, is_missing = redactor.text(project.name), program.is_missing and not request.launcher
-    experiment = run_experiment(notebook, script, request.experiment, name, root, is_missing=is_missing)
+    experiment = _find_experiment(notebook, script, request.experiment, name, root, is_missing=is_missing)
     day = notebook.paths.entry(new_run_id(now)).parent
     journal = create_journal(notebook.paths, now, [path.stem for path in day.glob("*.md")])
     start: dict[str, Any] = {
@@ -171,3 +170,29 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     sentences.prepare("record")  # before anything can fail: a full disk or too many open files
     known = (notebook, journal, redactor, start, request.quiet, print_line, sentences)
     return Recording(*known, member=member, place=place)
+
+
+def _find_experiment(
+    notebook: Notebook, script: str, chosen: str, project: str, root: str, *, is_missing: bool = False
+) -> str:
+    """Returns the experiment of the run: the chosen one, or that of its script and project.
+
+    Args:
+        is_missing: Whether there is no such script: a mistyped name creates no experiment, then the result may be "".
+    """
+    from labbook.store.experiment_of_script import choose_experiment, script_mode
+
+    chosen = chosen or _started_experiment(notebook) or notebook.config.experiment
+    mode = "" if is_missing else script_mode(Path(script))
+    return choose_experiment(notebook, script, chosen, project=project, root=root, mode=mode)
+
+
+def _started_experiment(notebook: Notebook) -> str:
+    """Returns the experiment that `labbook new` started in this folder, if its page is still there."""
+    from labbook.store.started_experiment import started_experiment
+
+    try:
+        slug = started_experiment(notebook, Path.cwd())
+    except OSError:  # the folder was deleted
+        return ""
+    return slug if slug and (notebook.paths.experiments / f"{slug}.md").is_file() else ""
