@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -124,7 +123,7 @@ def output_of_part(
     Args:
         shown: Lines of the command's output that were printed while it ran.
     """
-    from labbook.capture.console.console_reader import read_file_part
+    from labbook.capture.console.console_reader import join_consoles, read_file_part
 
     first, second = _streams(part.processes[0].hello)
     found: list[Console | None] = []
@@ -138,12 +137,7 @@ def output_of_part(
         elif shown not in found:
             found.append(shown)
     known = [console for console in found if console is not None]
-    return reduce(_join, known) if found[0] is not None else None
-
-
-def _join(one: Console, other: Console) -> Console:
-    masked = dict(Counter(one.redactions) + Counter(other.redactions))
-    return Console(one.text + other.text, one.lines + other.lines, one.left_out + other.left_out, masked)
+    return reduce(join_consoles, known) if found[0] is not None else None
 
 
 def _streams(hello: Hello) -> list[tuple[str, list[int]]]:

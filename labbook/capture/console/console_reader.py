@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -52,8 +53,7 @@ def read_growing_files(folder: Path, redactor: Redactor) -> Console:
             place = Path(str(one["path"])), int(one["inode"]), int(one["offset"]), int(one.get("end") or 0)
             part = None if one.get("read") else read_file_part(*place, redactor)
             if part is not None:
-                text, lines, left_out = found.text + part.text, found.lines + part.lines, found.left_out + part.left_out
-                found = Console(text, lines, left_out, part.redactions)
+                found = join_consoles(found, part)
     return found
 
 
@@ -72,6 +72,12 @@ def read_file_part(path: Path, inode: int, begin: int, end: int, redactor: Redac
         sink.close()
         return read_console(Path(folder))
     return None
+
+
+def join_consoles(one: Console, other: Console) -> Console:
+    """Returns an output with another one behind it."""
+    masked = dict(Counter(one.redactions) + Counter(other.redactions))
+    return Console(one.text + other.text, one.lines + other.lines, one.left_out + other.left_out, masked)
 
 
 def split_console(folder: Path, console: Console, starts: Sequence[float]) -> list[Console]:

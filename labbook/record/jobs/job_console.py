@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 
 from labbook.model.run import Console
 from labbook.probe.redaction.redactor import Redactor
@@ -18,7 +16,7 @@ journals have all."""
 
 def read_consoles(journal: Journal, redactor: Redactor) -> Console:
     """Returns the stored output; of a job, that of the first task that failed, then the last lines of the others."""
-    from labbook.capture.console.console_reader import read_console
+    from labbook.capture.console.console_reader import join_consoles, read_console
     from labbook.record.jobs.job_journal import JobJournal
 
     def read(part: Journal) -> Console:
@@ -32,9 +30,6 @@ def read_consoles(journal: Journal, redactor: Redactor) -> Console:
         lines = console.text.splitlines()[-_LINES_OF_OTHERS:]
         prefix = f"[rank{names.get(part.run_id, 0)}]: "
         text = "".join(f"{'' if line.startswith('[rank') else prefix}{line}\n" for line in lines)
-        masked = Counter(first.redactions) + Counter(console.redactions)
-        left_out = first.left_out + console.lines - len(lines)
-        first = replace(
-            first, text=first.text + text, lines=first.lines + console.lines, left_out=left_out, redactions=dict(masked)
-        )
+        last = Console(text, console.lines, console.lines - len(lines), console.redactions)
+        first = join_consoles(first, last)
     return first
