@@ -45,10 +45,15 @@ def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None)
         print_line: Prints one line for each run as soon as it is recovered.
     """
     recovered = []
-    for finished in _recover_jobs(notebook):
-        recovered.append(finished)
+    for one in chain(_recover_jobs(notebook), _recover_runs(notebook)):
+        recovered.append(one)
         if print_line is not None:
-            print_line(finished.message)
+            print_line(one.message)
+    return recovered
+
+
+def _recover_runs(notebook: Notebook) -> Iterator[RecoveredRun]:
+    """Writes the entries of runs that are no tasks of a job."""
     late = ((journal, _add_late_processes) for journal in journals_with_late_ends(notebook.paths))
     dead = ((journal, _finish) for journal in open_journals(notebook.paths) if _is_dead(journal))
     for journal, work in chain(late, dead):
@@ -59,10 +64,7 @@ def recover(notebook: Notebook, print_line: Callable[[str], None] | None = None)
         finally:
             journal.release()
         if outcome is not None:
-            recovered.append(outcome)
-            if print_line is not None:
-                print_line(outcome.message)
-    return recovered
+            yield outcome
 
 
 def _recover_jobs(notebook: Notebook) -> Iterator[RecoveredRun]:
