@@ -15,13 +15,13 @@ from labbook.model.events.request_kinds import Keep
 from labbook.model.run import Run
 from labbook.model.run_files import Parent
 from labbook.probe.redaction.redactor import Redactor
-from labbook.store.journal import Journal, ProcessEvents, write_atomically
+from labbook.store.journal import Journal, ProcessEvents, events_of_kind, write_atomically
 from labbook.store.notebook import Notebook
 
 
 def file_items(processes: Sequence[ProcessEvents]) -> list[FileItem]:
     """Returns the items of all `files` events."""
-    return [item for process in processes for event in process.events_of_kind(Files) for item in event.get("items", [])]
+    return [item for event in events_of_kind(processes, Files) for item in event.get("items", [])]
 
 
 def keep_files(

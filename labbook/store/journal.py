@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -68,6 +68,11 @@ class ProcessEvents:
         from labbook.model.events.process_kinds import Hello
 
         return next(iter(self.events_of_kind(Hello)), Hello())
+
+
+def events_of_kind(processes: Iterable[ProcessEvents], kind: type[Kind]) -> list[Kind]:
+    """The events of one kind of several processes, one process after another."""
+    return [event for process in processes for event in process.events_of_kind(kind)]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from labbook.record.jobs.job_place import JobPlace, Member, last_sign
 from labbook.record.jobs.node_clocks import clock_offsets, shift_clock
 from labbook.record.run_from_journal.rank_rows import TaskFacts
 from labbook.record.run_from_journal.trial_parts import time_span
-from labbook.store.journal import Journal, ProcessEvents
+from labbook.store.journal import Journal, ProcessEvents, events_of_kind
 
 _STOPPED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
@@ -53,7 +53,7 @@ class JobJournal(Journal):
     def _task(self, member: Member) -> TaskFacts:
         end, start = member.journal.read_ending(), member.start
         processes = self._processes_of(member)
-        raised = [e.get("t", 0.0) for p in processes for e in p.events_of_kind(UncaughtException) if e.get("exit")]
+        raised = [e.get("t", 0.0) for e in events_of_kind(processes, UncaughtException) if e.get("exit")]
         ended = float(end.get("ended") or last_sign(member.journal)) - self._ahead[member.rank]
         if not end and any(self._ahead.values()):  # the times of files may be those of another clock, of a server
             ended = max((time_span(process)[1] for process in processes), default=ended)

@@ -17,7 +17,7 @@ from labbook.model.run import CaughtException, Frame, Run
 from labbook.probe.events import protocol
 from labbook.record.run_from_journal.blocked_on import classify_wait
 from labbook.record.run_from_journal.ranks import rank_of_process
-from labbook.store.journal import ProcessEvents
+from labbook.store.journal import ProcessEvents, events_of_kind
 
 STALLED_S = 60.0
 """Silence that counts as a standstill, in programs with short steps. Source: chosen by us."""
@@ -52,7 +52,7 @@ def standstill_facts(
     """
     if run.status not in ("interrupted", "killed", "failed"):
         return {}
-    deaths = [event for process in processes for event in process.events_of_kind(ChildDied)]
+    deaths = events_of_kind(processes, ChildDied)
     facts: dict[str, Any] = {"children": [_describe_death(event) for event in deaths[:_MOST_CHILDREN]]}
     facts["child_signal"] = deaths[0].get("signal", "") if deaths else ""
     stacks = _last_stacks(processes, run)

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from labbook.model.events import process_kinds
 from labbook.model.events.process_kinds import (
     Bye,
+    Config,
     Event,
     Hello,
     LinkedException,
     Note,
     ProbeError,
     PythonWarning,
+    Sources,
     UncaughtException,
     UnobservedSignal,
 )
@@ -37,7 +38,7 @@ from labbook.record.run_from_journal.request_events import fold_requests, was_st
 from labbook.record.run_from_journal.series_events import fold_series
 from labbook.record.run_from_journal.signal_events import fold_signals
 from labbook.record.run_from_journal.training_order import steps_in_all
-from labbook.store.journal import ProcessEvents
+from labbook.store.journal import ProcessEvents, events_of_kind
 from labbook.store.text.escape import terminal
 
 Facts = Mapping[str, Any]
@@ -76,7 +77,10 @@ def build_run(start: Facts, end: Facts, processes: Sequence[ProcessEvents], cons
         author=str(start.get("author", "")),
         host=str(start.get("host", "")),
         console=console,
-        notes=tuple(str(n) for n in (start.get("notes") or ())) + _notes(processes),
+        notes=(
+            *map(str, start.get("notes") or ()),
+            *(note.get("text", "") for note in events_of_kind(processes, Note)),
+        ),
         tags=tuple(start.get("tags") or ()),
         rerun_of=str(start.get("rerun_of") or ""),
     )
@@ -133,7 +137,7 @@ def _add_observations(run: Run, processes: Sequence[ProcessEvents], pid: int) ->
         mode=next((str(f.state["mode"]) for f in frameworks if f.state.get("mode")), "dynamic" if frameworks else ""),
         arguments=read_options(processes),
         configs=_configs(processes),
-        sources=_first_names(file for event in _sources(processes) for file in event.get("files", [])),
+        sources=_first_names(file for event in events_of_kind(processes, Sources) for file in event.get("files", [])),
         packages=modules_used(processes)[1],
         series=fold_series(processes),
         asked=fold_requests(processes),
@@ -296,16 +300,11 @@ def _add_optimizer(framework: Framework, event: Optimizer, losses: Facts) -> Fra
 
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
     found: dict[tuple[str, str], ConfigFile] = {}
-    for process in processes:
-        for event in process.events_of_kind(process_kinds.Config):
-            path, text = event.get("path", ""), event.get("text", "")
-            config = ConfigFile(path, event.get("format", ""), text, event.get("truncated", False))
-            found.setdefault((path, text), config)
+    for event in events_of_kind(processes, Config):
+        path, text = event.get("path", ""), event.get("text", "")
+        config = ConfigFile(path, event.get("format", ""), text, event.get("truncated", False))
+        found.setdefault((path, text), config)
     return tuple(found.values())
-
-
-def _sources(processes: Sequence[ProcessEvents]) -> list[process_kinds.Sources]:
-    return [event for process in processes for event in process.events_of_kind(process_kinds.Sources)]
 
 
 def _first_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -314,27 +313,23 @@ def _first_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def modules_used(processes: Sequence[ProcessEvents]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the installed modules that the user's code imports, and all that were loaded."""
-    events = _sources(processes)
+    events = events_of_kind(processes, Sources)
     imported = _first_names(name for event in events for name in event.get("imported", []))
     return imported, _first_names(name for event in events for name in event.get("packages", []))
 
 
 def variables_read(processes: Sequence[ProcessEvents]) -> dict[str, str]:
     """Returns the environment variables that the program and its packages read, by name."""
-    return {name: value for event in _sources(processes) for name, value in event.get("environment", {}).items()}
+    read = [event.get("environment", {}) for event in events_of_kind(processes, Sources)]
+    return {name: value for variables in read for name, value in variables.items()}
 
 
 def _warnings(processes: Sequence[ProcessEvents]) -> tuple[Facts, ...]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for process in processes:
-        for event in process.events_of_kind(PythonWarning):
-            key = (event.get("category"), event.get("message"), event.get("file"), event.get("line"))
-            found.setdefault(key, {k: event.get(k) for k in ("category", "message", "file", "line")})
+    for event in events_of_kind(processes, PythonWarning):
+        key = (event.get("category"), event.get("message"), event.get("file"), event.get("line"))
+        found.setdefault(key, {k: event.get(k) for k in ("category", "message", "file", "line")})
     return tuple(list(found.values())[:_MAX_WARNINGS])
-
-
-def _notes(processes: Sequence[ProcessEvents]) -> tuple[str, ...]:
-    return tuple(event.get("text", "") for process in processes for event in process.events_of_kind(Note))
 
 
 def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
@@ -365,7 +360,7 @@ def _probe_report(processes: Sequence[ProcessEvents]) -> ProbeReport:
 
 def _overhead(processes: Sequence[ProcessEvents]) -> dict[str, float]:
     """Returns the probe's overhead in the process with the most steps, as fields of `ProbeReport`."""
-    byes = [bye for process in processes for bye in process.events_of_kind(Bye)]
+    byes = events_of_kind(processes, Bye)
     if not byes:
         return {}
     busiest = max(byes, key=lambda bye: (bye.get("steps", 0), bye.get("elapsed_s", 0.0)))

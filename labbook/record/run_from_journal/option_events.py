@@ -8,7 +8,7 @@ from typing import Any
 
 from labbook.model.events import process_kinds
 from labbook.model.run import Arguments
-from labbook.store.journal import ProcessEvents
+from labbook.store.journal import ProcessEvents, events_of_kind
 
 _VARIABLES = ("dict", "constants", "attributes")
 """Sources that are plain variables of the program, not parsers."""
@@ -24,13 +24,12 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
     values are those that the program trained with, as in `args.lr = args.lr or 0.1`.
     """
     found: list[Arguments] = []
-    for process in processes:
-        for event in process.events_of_kind(process_kinds.Arguments):
-            if event.get("values"):
-                unchanged = tuple(event.get("unchanged", ()))
-                parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
-                if not any(a.source == parsed.source and a.values == parsed.values for a in found):
-                    found.append(parsed)
+    for event in events_of_kind(processes, process_kinds.Arguments):
+        if event.get("values"):
+            unchanged = tuple(event.get("unchanged", ()))
+            parsed = Arguments(event.get("source", ""), event.get("name", ""), event["values"], unchanged)
+            if not any(a.source == parsed.source and a.values == parsed.values for a in found):
+                found.append(parsed)
     found = _as_run(_without_variables(found))
     found = [a for a in found if not any(_wraps_command(a, b) for b in found)]
     kept = [a for a in found if not any(_is_part_of(a, b) for b in found if b is not a)]

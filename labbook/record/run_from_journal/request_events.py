@@ -12,7 +12,7 @@ from typing import Any
 from labbook.model.events.process_kinds import Event
 from labbook.model.events.request_kinds import CheckReport, Moment, Profile, StopResult, WatchResult
 from labbook.record.run_from_journal.ranks import rank_of_process
-from labbook.store.journal import ProcessEvents
+from labbook.store.journal import ProcessEvents, events_of_kind
 
 _MOST = {"moments": 60, "watched": 60, "profiles": 8, "checked": 40}
 """Source: chosen by us; an entry shows fewer, `run.json` all of these."""
@@ -40,7 +40,7 @@ def fold_requests(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
 
 def was_stopped(processes: Sequence[ProcessEvents]) -> bool:
     """Whether `--stop-on` ended a process, or `--max-steps` had to raise inside the program."""
-    stops = [event for process in processes for event in process.events_of_kind(StopResult)]
+    stops = events_of_kind(processes, StopResult)
     return any(event.get("option") == "stop-on" or event.get("how") != "exit" for event in stops)
 
 
