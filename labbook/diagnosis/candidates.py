@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from labbook.diagnosis.catalogue.matcher import Match, Matcher
-from labbook.diagnosis.catalogue.run_conditions import conditions_said
+from labbook.diagnosis.catalogue.run_conditions import conditions_said, is_about_place
 from labbook.diagnosis.text.exit_lines import prints_nonfinite
 from labbook.diagnosis.text.hedging import drop_questions, is_prose, without_speculation
 from labbook.diagnosis.text.survived_errors import is_soft
@@ -54,8 +54,13 @@ class Candidate:
 
     @property
     def is_distinct(self) -> bool:
-        """Whether its message leaves no other reading: it is whole, no consequence of anything, and no prose."""
+        """Whether its message leaves no other reading: it is whole, no consequence of anything, and no prose.
+
+        Where another page fits in the code of a library, a message without its traceback leaves two readings.
+        """
         whole = self.match.whole and ANYTHING not in self.match.symptom.caused_by
+        if self.exception is not None and not self.exception.frames:
+            whole = whole and not any(map(is_about_place, self.match.symptom.instead))
         if self.line is None or self.exception is not None:
             return whole
         return whole and self.match.length >= _DISTINCT and not is_prose(self.line.text)

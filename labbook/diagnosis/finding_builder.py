@@ -101,7 +101,8 @@ def build_finding(
 def _names_of(exception: ObservedException | None) -> dict[str, str]:
     """The name that does not exist and those that do, for sentences: names in a row."""
     rows = exception.names if exception else {}
-    return {key: one if isinstance(one, str) else ", ".join(map(str, one)) for key, one in rows.items() if one}
+    words = {key: one for key, one in rows.items() if one and not isinstance(one, bool)}
+    return {key: one if isinstance(one, str) else ", ".join(map(str, one)) for key, one in words.items()}
 
 
 def _package_of(module: str) -> dict[str, str]:

@@ -16,8 +16,10 @@ from labbook.diagnosis.families.message_family import (
     family_of_class,
     family_of_import,
     family_of_line,
+    family_of_lookup,
     family_of_message,
     family_of_source,
+    names_nothing,
 )
 from labbook.diagnosis.finding_builder import build_family_finding, build_finding
 from labbook.diagnosis.fingerprint import normalise_message
@@ -35,6 +37,7 @@ _SURVIVED = ("performance", "checkpoint_key_mismatch", "checkpoint_size_mismatch
 """Families of warnings after which programs train normally."""
 INTERRUPTED = "interrupted"
 _OF_PYTHON = "type_error_user_code"
+_OF_LOOKUPS = (_OF_PYTHON, "index_out_of_range")
 _NOT_SETTINGS = ("data_decode_error", _OF_PYTHON, "api_version_mismatch")
 _LIKELY = 2
 _CERTAIN = 3
@@ -78,17 +81,20 @@ def exception_family(case: Case) -> list[Finding]:
 
 
 def program_line(case: Case) -> list[Finding]:
-    """The family of a line in which a program reports an error without a class, in a text without any exception.
+    """The family of a line in which a program reports an error without a class, where no exception says anything.
 
     Such lines are error codes of CUDA, and what loaders of model files and other native code print before they abort.
     In the log of a training that goes on, a page that fits a warning explains more.
     """
     evidence = case.evidence
-    if evidence.clean_end or any(one.type or one.message for one in evidence.exceptions):
+    silent = [names_nothing(one) for one in evidence.exceptions if one.type or one.message]
+    if evidence.clean_end or not all(silent):
         return []
     if case.candidates and PRINTS_STEPS in evidence.conditions:
         return []
-    lines = (one.text for one in evidence.lines if one.kind == "output" and "\n" not in one.text)
+    # Native code logs its reason as a warning before it raises.
+    kinds = ("output", "warning") if silent else ("output",)
+    lines = (one.text for one in evidence.lines if one.kind in kinds and "\n" not in one.text)
     readings = (family_of_line(drop_questions(without_speculation(text))) for text in lines)
     shown = ((one, ObservedException("", one.sentence)) for one in readings if one)
     return next(([build_family_finding(*pair, evidence, case.language)] for pair in shown), [])
@@ -207,6 +213,8 @@ def _is_misreading(candidate: Candidate) -> bool:
     if family == _OF_PYTHON and family_of_import(one) is not None:
         return True
     if family_of_source(one) not in (None, family):
+        return True
+    if family in _OF_LOOKUPS and family_of_lookup(one) not in (None, family):
         return True
     if family == "api_version_mismatch" and candidate.match.weight == _CERTAIN and candidate.is_distinct:
         return False  # a whole message says more than a class that a library raises for anything

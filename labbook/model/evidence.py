@@ -28,7 +28,8 @@ class ObservedException:
         ended_process: Whether the process ended because of it, if known.
         line: Line number in the text, from 1, or 0.
         tensors: Tensors of the failing line, each with `name`, `shape`, `dtype`, `device`.
-        names: The name that does not exist (`missing`), similar ones that do (`near`), and all if few (`known`).
+        names: The name that does not exist (`missing`), similar ones that do (`near`), all if few (`known`), and `own`
+            where the function, class or module that lacks it is in the project.
     """
 
     type: str

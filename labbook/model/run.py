@@ -71,7 +71,8 @@ class CaughtException:
         step: Last optimizer step before it, or `None`.
         ended_process: Whether the process ended because of it.
         tensors: Tensors named on the failing line, each with `name`, `shape`, `dtype` and `device`.
-        names: The name that does not exist (`missing`), similar ones that do (`near`), and all if few (`known`).
+        names: The name that does not exist (`missing`), similar ones that do (`near`), all if few (`known`), and `own`
+            where the function, class or module that lacks it is in the project.
     """
 
     where: str

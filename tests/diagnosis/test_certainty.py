@@ -73,3 +73,13 @@ def test_what_a_check_observed_chooses_the_cause(symptom: str, key: str, cause: 
     )
     found = diagnose(Evidence(checks=(row,), framework="torch", clean_end=True), MATCHER).findings[0]
     assert cause in found.causes[0] and fix in found.fixes[0] and found.evidence[-1] == "line 3"
+
+
+@pytest.mark.parametrize("file", ["run.py", "/usr/lib/python3.11/site-packages/grove/base.py", ""])
+def test_a_page_that_means_another_in_a_library_is_certain_only_of_the_own_code(file):
+    lines = (
+        f'Traceback (most recent call last):\n  File "{file}", line 3, in <module>\n    use(Tensor)\n' if file else ""
+    )
+    assert certain(f"{lines}NameError: name 'Tensor' is not defined") == (
+        ["name_undefined"] if file == "run.py" else []
+    )

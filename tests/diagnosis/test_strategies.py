@@ -137,6 +137,31 @@ def test_an_argument_with_a_similar_name_is_called_misspelt_unless_a_library_ren
     assert cause in found.causes[0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "of_library", "own"),
+    [
+        (
+            "TypeError",
+            "load() got an unexpected keyword argument 'out'",
+            "removed_argument_used",
+            "forward_signature_mismatch",
+        ),
+        (
+            "AttributeError",
+            "'Trainer' object has no attribute 'out'",
+            "attribute_of_other_version",
+            "attribute_missing",
+        ),
+    ],
+)
+def test_what_a_function_or_class_of_the_project_lacks_is_no_matter_of_versions(kind, message, of_library, own):
+    for names, page in (({}, of_library), ({"own": True}, own)):
+        names = {"missing": "out", "near": ["out_size"], "known": [], **names}
+        raised = CaughtException("main", kind, "builtins", message, ended_process=True, names=names)
+        found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
+        assert found is not None and found.symptom == page
+
+
 @pytest.mark.parametrize(("name", "page"), [("coef_", "estimator_not_fitted"), ("coef", "attribute_missing")])
 def test_an_attribute_that_scikit_learn_sets_in_fit_means_an_estimator_that_is_not_fitted(name, page):
     found = diagnose(read_text(f"AttributeError: 'LinearRegression' object has no attribute '{name}'"), MATCHER).primary

@@ -93,7 +93,9 @@ class Matcher:
                     found.append(Match(shape.symptom, shape.pattern.weight, 0, {}, typed=True, whole=not text.low))
         if not any(match.length for match in found) and not _WHOLE.match(raised.message):
             found += self._cut(raised.message, names, framework)
-        return _keep_strongest(found)
+        # What a page excludes may be the class: one library quotes the error of another.
+        named = normalise_text(f"{raised.module}.{raised.type}")
+        return _keep_strongest([match for match in found if not _is_excluded(match.symptom, named)])
 
     def match_line(self, line: OutputLine, framework: str = "", *, as_exception: bool = False) -> list[Match]:
         """The pages that fit a line of output, strongest first.

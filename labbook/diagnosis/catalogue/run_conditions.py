@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from labbook.diagnosis.catalogue.renamed_names import MISSPELT, RENAMED, find_misspelling, find_rename
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
-_SIMILAR = "similar_name"
+_SIMILAR, _OWN = "similar_name", "own_code"
 _SAID, _LED_THROUGH, _RAISED_IN = "message: ", "frames: ", "raised in: "
 OBSERVED = "observed: "
 """Begins a condition that a check met in one of several ways: the last part of the key of a message of its row."""
@@ -72,7 +72,8 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them, `raised in: ` where the
     last one has. Of several parts, joined by ` & `, each must have one; a part may be of another kind. `renamed` holds
     where a library removed or renamed the name that the message misses, `misspelt` where it did not and the name is
-    nearly one that exists, `similar_name` where the recorder found a similar one.
+    nearly one that exists, `similar_name` where the recorder found a similar one, `own_code` where it found that what
+    lacks the name is of the project.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
@@ -85,14 +86,20 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
         _LED_THROUGH: "\n".join(places),
         _RAISED_IN: "".join(places[-1:]),
     }
-    about_name = _conditions_of_name(message, source, raised) if keys & {RENAMED, MISSPELT, _SIMILAR} else set()
+    about_name = _conditions_of_name(message, source, raised) if keys & {RENAMED, MISSPELT, _SIMILAR, _OWN} else set()
     return about_name | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
+
+
+def is_about_place(condition: str) -> bool:
+    """Whether a condition is about the code that raised an exception."""
+    return _LED_THROUGH in condition or _RAISED_IN in condition
 
 
 def _conditions_of_name(message: str, source: str, raised: ObservedException | None) -> set[str]:
     """What holds of the name that a message misses."""
     near = [str(one) for one in raised.names.get("near", ())] if raised else []
-    similar = {_SIMILAR} if near else set()
+    own = {_OWN} if raised and raised.names.get("own") else set()
+    similar = {_SIMILAR, *own} if near else own
     if find_rename(message, source):
         return {RENAMED} | similar
     return {MISSPELT} | similar if find_misspelling(message, near) else similar

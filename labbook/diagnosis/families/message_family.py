@@ -47,11 +47,11 @@ def family_of_message(exception: ObservedException) -> FamilyReading | None:
     sentence = _RE["possible_causes"].sub("", " ".join(exception.message[:_MOST_LETTERS].split()))
     if _RE["general_class"].match(exception.type):
         family = family_of_source(exception) or _family_of_system_error(exception, sentence)
-        family = family or family_of_import(exception)
+        family = family or family_of_import(exception) or family_of_lookup(exception)
         return FamilyReading(family, 2, sentence) if family else None
     if exception.type == "KeyError" and sentence.count(" ") < 2:
-        # The message is the key that is missing; only the line may say of what.
-        family = family_of_source(exception)
+        # The message is the key that is missing; only the line, or the library that raised it, may say of what.
+        family = family_of_source(exception) or family_of_lookup(exception)
         return FamilyReading(family, 2, sentence) if family else None
     family = _family_of_steps(exception, sentence)
     if family == "shape_mismatch" and _RE["stored"].search(sentence):
@@ -107,6 +107,17 @@ def family_of_import(raised: ObservedException) -> str | None:
         return None  # a check of the library: only its message says what it asks for
     # Python's own errors come from code that does not fit another package; others come from native code.
     return "api_version_mismatch" if raised.type in _OF_NAMES_AND_CALLS else "import_abi_mismatch"
+
+
+def family_of_lookup(raised: ObservedException) -> str | None:
+    """The family of a failed lookup inside a library, whose message is only a key or place, or `None`."""
+    return _family_of_site(raised.frames) if raised.type in ("KeyError", "IndexError") else None
+
+
+def names_nothing(exception: ObservedException) -> bool:
+    """Whether an exception says only that something failed: native code without a message, an operator of Paddle."""
+    message = exception.message.strip()
+    return bool(_RE["operator"].match(message)) if message else "::" in exception.type
 
 
 def is_user_check(exception: ObservedException, sentence: str) -> bool:

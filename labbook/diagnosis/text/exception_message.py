@@ -50,6 +50,8 @@ def read_message(lines: list[LogLine], at: int, first: str, most_flush: int) -> 
         most_flush: How many further lines may begin without white space.
     """
     own = lines[at]
+    if _RE["quoted"].match(first.strip()):
+        most_flush = 0
     words, used, flush, letters = [first], [at], 0, len(first)
     at += 1
     while at < len(lines) and len(words) < _MOST_LINES and letters < _MOST_LETTERS:

@@ -6,8 +6,10 @@ they are found by searching blocks of bytes, so that a healthy log costs little 
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 
 from labbook.diagnosis.text import survived_errors
 from labbook.diagnosis.text.error_windows import ErrorWindow, find_windows
@@ -31,6 +33,9 @@ _HEAD = 1 << 16
 _TAIL = 1 << 14
 _MOST_IN_A_BLOCK = 12
 _LEAST_SPACED = 6
+_OF_PYTHON = [name for name in dir(builtins) if name.endswith("Error")]
+_ALMOST = 0.93
+"""Similarity from which on a class that people typed is one of Python's: a letter too many. Source: chosen by us."""
 
 
 def read_text(text: str) -> Evidence:
@@ -157,7 +162,11 @@ def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
         if _RE["handled"].search(line.text):
             continue
         module, name = split_class(shown["type"])
-        message = next(filter(None, shown.group("written", "message", "key", "errno", "number"))).strip("`*\"'”」 ")
+        message = next(filter(None, shown.group("written", "message", "key", "errno", "number"))).strip('`*"”」 ')
+        if message.endswith("'") and message.count("'") % 2:
+            message = message[:-1].rstrip()  # the end of a quotation
+        if not module and name not in _OF_PYTHON:
+            name = next(iter(get_close_matches(name, _OF_PYTHON, 1, _ALMOST)), name)
         yield ParsedException(line, type=name, module=module, message=message, bare=True)
 
 

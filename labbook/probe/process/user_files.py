@@ -21,6 +21,13 @@ def is_user_file(file):
     return not file.startswith(_library_folders())
 
 
+def is_user_module(name):
+    """Whether an imported module was read from a file of the user."""
+    module = sys.modules.get(name)
+    file = getattr(module, "__dict__", {}).get("__file__")
+    return is_user_file(os.path.abspath(file)) if isinstance(file, str) else name == "__main__"
+
+
 def display_path(file, folder):
     """`In[3]`, as Jupyter shows it, for a cell of a notebook; `<string>` as it is; else the path, below `folder`."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)() if "ipy" in file else None

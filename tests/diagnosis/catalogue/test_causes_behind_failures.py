@@ -76,3 +76,40 @@ def test_what_a_library_printed_when_it_aborted_a_rank_counts_where_no_rank_fail
     run = dataclasses.replace(RUN, status="failed", exceptions=(lost,), console=console, captured={"ranks": ranks})
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.symptom == symptom
+
+
+IN_A_LOOP = (
+    'Traceback (most recent call last):\n  File "a.py", line 4, in load\n    rows = [json.loads(line) for line in f]\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("ERROR: Unexpected segmentation fault encountered in worker.", "Native code crashed"),
+        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "memory is exhausted"),
+        ("OSError: [Errno 24] Too many open files: 'a/b.npy'", "opens a file"),
+        ("RuntimeError: Too many open files. Communication with the workers is no longer possible", "tensors"),
+        ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "empty or truncated"),
+        (
+            f"{IN_A_LOOP}json.decoder.JSONDecodeError: Expecting value: line 2 column 1 (char 27)",
+            "One line of a JSON Lines",
+        ),
+        ("json.decoder.JSONDecodeError: Extra data: line 2 column 1 (char 27)", "one object per line"),
+        ("NotADirectoryError: [Errno 20] Not a directory: 'out/ckpt'", "is a file"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'out/ckpt'", "not downloaded"),
+        ("OSError: [Errno 22] Invalid argument: 'runs/09:23:35'", "characters that Windows forbids"),
+    ],
+)
+def test_the_message_chooses_among_the_causes_of_a_page(text: str, cause: str) -> None:
+    found = diagnose(read_text(text), Matcher(load_catalogue())).primary
+    assert found is not None and cause in found.causes[0]
+
+
+@pytest.mark.parametrize("library", ["requests.exceptions", "urllib3.exceptions", ""])
+def test_a_connection_that_a_download_lost_is_none_of_a_rank(library: str) -> None:
+    quoted = "('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))"
+    of_ranks = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.1]:4217"
+    text = f"{library}.ConnectionError: {quoted}" if library else f"RuntimeError: {of_ranks}"
+    found = diagnose(read_text(text), Matcher(load_catalogue())).primary
+    assert found is not None and found.symptom == ("download_failed" if library else "peer_process_died")

@@ -246,3 +246,27 @@ def test_the_native_file_whose_check_failed(family_of: Callable[[str], str], wan
 )
 def test_crashes_and_numbers_that_titles_hold(family_of: Callable[[str], str], wanted: str, text: str) -> None:
     assert family_of(text) == wanted
+
+
+SITE = "/usr/lib/python3.8/site-packages/"
+OF_LIBRARY = 'Traceback (most recent call last):\n  File "train.py", line 12, in main\n    start(args)\n'
+
+
+@in_one_test(
+    ("wanted", "file", "raised"),
+    [
+        ("compile_error", f"{SITE}torch/utils/cpp_extension.py", "KeyError: 'cxx'"),
+        ("compile_error", f"{SITE}torch/utils/cpp_extension.py", "IndexError: list index out of range"),
+        ("config_error", f"{SITE}omegaconf/base.py", "KeyError: 'optim'"),
+        # A library whose lookups may be of anything, and the program itself.
+        ("type_error_user_code", f"{SITE}grove/tables.py", "KeyError: 'cxx'"),
+        ("index_out_of_range", f"{SITE}grove/tables.py", "IndexError: list index out of range"),
+        ("type_error_user_code", "/w/cpp_extension.py", "KeyError: 'cxx'"),
+    ],
+)
+def test_a_lookup_that_fails_in_a_library_is_of_its_subject(family_of, wanted: str, file: str, raised: str) -> None:
+    whole = f'{OF_LIBRARY}  File "{file}", line 60, in _flags\n    post = args[key]\n' + raised
+    assert family_of(whole) == wanted
+    # A selection that begins behind the word File, in a sentence that goes on.
+    cut = whole.split("    start(args)\n", 1)[1].replace("  File ", "", 1)
+    assert family_of(f"I use gcc 5.5 and got\n{cut}\nwhen I built the second extension.") == wanted

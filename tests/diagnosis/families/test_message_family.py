@@ -26,6 +26,7 @@ def _cut(file: str, function: str, source: str) -> str:
         ("type_error_user_code", "Key Error: 'bbox' on custom dataset"),
         ("data_empty", "it stops with ValueError ('no training images')"),
         ("permission_error", "PermissionError [Errno 13] '/data'"),
+        ("missing_dependency", "I got a ModulesNotFoundError: No module named 'yacs' again"),
     ],
 )
 def test_classes_are_typed_from_memory(family_of: Callable[[str], str], wanted: str, text: str) -> None:

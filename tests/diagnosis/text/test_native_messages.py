@@ -283,3 +283,36 @@ def test_endings_and_networks(family_of: Callable[[str], str], wanted: str, text
 )
 def test_harmless_logs_of_engines(family_of: Callable[[str], str], text: str) -> None:
     assert family_of(text) == ""
+
+
+OPERATOR = (
+    'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    exe.run(main)\n'
+    "paddle.fluid.core.EnforceNotMet: Invoke operator {} error."
+)
+THROWN = "terminate called after throwing an instance of 'gate::FatalException'"
+BUILT = (
+    "This program was compiled against version 3.9.2 of the gate library, which is not compatible with the installed "
+)
+
+
+@in_one_test(
+    ("wanted", "text"),
+    [
+        ("index_out_of_range", f"Expected lbl < class_num, but received lbl:389\n{OPERATOR.format('adam')}"),
+        (
+            "missing_dependency",
+            f"W0920 13:32:54.9 7592 loader.cc:118] Can not find library: libg.so.\n{OPERATOR.format('fc')}",
+        ),
+        ("import_abi_mismatch", f"[gate FATAL stubs/common.cc:83] {BUILT}version (3.20.1).\n{THROWN}"),
+        ("missing_dependency", "Could not locate gate_ops64_8.dll. Please make sure it is in your library path!"),
+        # Python's own errors say what happened, also without words; a loader that goes on has lost nothing.
+        (
+            "type_error_user_code",
+            f"[gate FATAL stubs/common.cc:83] {BUILT}version (3.20.1).\nNameError: name 'x' is not defined",
+        ),
+        ("", "Could not load library libgate.so, falling back to the slow path"),
+        ("", "Could you load libgate.so from another folder?"),
+    ],
+)
+def test_what_native_code_logs_explains_an_error_that_says_nothing(family_of, wanted: str, text: str) -> None:
+    assert family_of(text) == wanted

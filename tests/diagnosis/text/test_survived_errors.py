@@ -136,3 +136,10 @@ def test_a_loss_that_stays_nan_is_no_step_of_a_healthy_training(family_of: Calla
 )
 def test_nothing_failed_to_who_wrote_it(family_of: Callable[[str], str], text: str) -> None:
     assert family_of(text) == ""
+
+
+def test_a_warning_may_name_its_component(family_of: Callable[[str], str]) -> None:
+    words = "xFormers can't load C++/CUDA extensions. xFormers was built for:\n    PyTorch 2.0.1 (you have 2.1.0)\n"
+    for head in ("WARNING[XFORMERS]: ", "WARNING (xformers): "):
+        assert family_of(head + words) != ""
+        assert family_of(f"{head}{words}step 10 loss 0.31\nModel saved to a.safetensors\n") == ""
