@@ -127,7 +127,8 @@ def choose_findings(case: Case) -> list[Finding]:
     and, in the log of a training that goes on, warnings of slowness and of keys that were not loaded.
     """
     candidates, evidence = case.candidates, case.evidence
-    families = {c.match.symptom.family for c in candidates if c.match.weight > 1}
+    sure = [c for c in candidates if c.match.weight > 1]
+    families = {c.match.symptom.family for c in sure if not any(is_cause_of(other, c) for other in sure)}
     if len(families) >= _LISTED and not any(one.frames or one.inner for one in evidence.exceptions):
         # A list of messages, as names of tests or in a manual: only the end of the process counts.
         return _page_findings(case, [c for c in candidates if not (c.exception or c.line)])

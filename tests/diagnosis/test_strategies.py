@@ -62,6 +62,13 @@ def test_without_an_answer_the_failure_is_unknown(text: str) -> None:
     assert choose_strategy(case_of(text)) == ("", [])
 
 
+def test_errors_that_one_cause_explains_are_no_list_of_messages() -> None:
+    worker = "RuntimeError: DataLoader worker (pid 16) is killed by signal: Bus error. It is possible that dataloader's "
+    text = f"malloc(): memory corruption\n{worker}workers are out of shared memory.\n"
+    text += "RuntimeError: DataLoader worker (pid(s) 16) exited unexpectedly\n"
+    assert choose_findings(case_of(text))[0].family == "shared_memory"
+
+
 def test_a_training_that_only_warns_of_slowness_has_no_finding() -> None:
     slow = (
         "UserWarning: This DataLoader will create 16 worker processes in total. Our suggested max number of worker in "
@@ -160,6 +167,21 @@ def test_what_a_function_or_class_of_the_project_lacks_is_no_matter_of_versions(
         raised = CaughtException("main", kind, "builtins", message, ended_process=True, names=names)
         found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
         assert found is not None and found.symptom == page
+
+
+@pytest.mark.parametrize(
+    ("line", "page"),
+    [
+        ("load_rows(path, size=29)", "forward_signature_mismatch"),
+        ("pad_sequence(rows, size=29)", "removed_argument_used"),
+        ("zoo.load_rows(path, size=29)", "removed_argument_used"),
+    ],
+)
+def test_a_function_that_a_line_calls_by_its_bare_name_is_of_the_project_unless_it_is_usual(line, page):
+    name = line.partition("(")[0].rpartition(".")[2]
+    text = f'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    rows = {line}\n'
+    found = choose_findings(case_of(f"{text}TypeError: {name}() got an unexpected keyword argument 'size'\n"))[0]
+    assert found.symptom == page
 
 
 @pytest.mark.parametrize(("name", "page"), [("coef_", "estimator_not_fitted"), ("coef", "attribute_missing")])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from labbook.diagnosis.catalogue.renamed_names import MISSPELT, RENAMED, find_misspelling, find_rename
+from labbook.diagnosis.catalogue.renamed_names import MISSPELT, RENAMED, find_misspelling, find_rename, usual_imports
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
 _SIMILAR, _OWN = "similar_name", "own_code"
@@ -29,6 +29,7 @@ _ASSERTED = {
     "index_asserted": re.compile(r"ind(?:ex|\b)|idx|\bid\b", re.IGNORECASE),
 }
 """What the condition of a kernel's assertion is about: the first that fits. Source: kernels of torch and Paddle."""
+_FUNCTION = re.compile(r"([a-z]\w*)\(\) (?:got|takes|missing) ")
 _SIZE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s?([KMGTP]?i?B|bytes)?", re.IGNORECASE)
 
 
@@ -73,7 +74,7 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     last one has. Of several parts, joined by ` & `, each must have one; a part may be of another kind. `renamed` holds
     where a library removed or renamed the name that the message misses, `misspelt` where it did not and the name is
     nearly one that exists, `similar_name` where the recorder found a similar one, `own_code` where it found that what
-    lacks the name is of the project.
+    lacks the name is of the project, or where a line of the program calls a function that is not usual by its bare name.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
@@ -98,11 +99,19 @@ def is_about_place(condition: str) -> bool:
 def _conditions_of_name(message: str, source: str, raised: ObservedException | None) -> set[str]:
     """What holds of the name that a message misses."""
     near = [str(one) for one in raised.names.get("near", ())] if raised else []
-    own = {_OWN} if raised and raised.names.get("own") else set()
-    similar = {_SIMILAR, *own} if near else own
+    similar = {_SIMILAR} if near else set()
     if find_rename(message, source):
         return {RENAMED} | similar
-    return {MISSPELT} | similar if find_misspelling(message, near) else similar
+    own = {_OWN} if raised and _is_of_project(message, raised) else set()
+    return similar | own | ({MISSPELT} if find_misspelling(message, near) else set())
+
+
+def _is_of_project(message: str, raised: ObservedException) -> bool:
+    """Whether what lacks the name is of the project: the recorder found it, or, in a log, the line that calls it."""
+    called = _FUNCTION.match(message)
+    if raised.names or not called or called[1] in usual_imports() or not raised.frames or not raised.frames[-1].user:
+        return bool(raised.names.get("own"))
+    return re.search(rf"(?<![\w.]){called[1]}\(", raised.frames[-1].source) is not None
 
 
 def _is_said(condition: str, read: Mapping[str, str]) -> bool:

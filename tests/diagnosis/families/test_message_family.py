@@ -72,6 +72,12 @@ def test_a_message_is_read_in_any_markup(family_of: Callable[[str], str], messag
             "dataloader_worker_died",
             _cut(SITE + "torch/utils/data/_utils/signal_handling.py", "handler", "_error_if_any_worker_fails()"),
         ),
+        (
+            "shared_memory",
+            _cut(SITE + "torch/utils/data/_utils/signal_handling.py", "handler", "_error_if_any_worker_fails()")
+            + "RuntimeError: DataLoader worker (pid 21) is killed by signal: Bus error. It is possible that "
+            "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
+        ),
         ("config_error", "AssertionError: seed is defined in both the file and the command line"),
         ("config_error", "ValueError: Both `lr` and `learning_rate` are given"),
         ("config_error", "AssertionError: batch size 3 cannot be divided by number of GPUs 2"),
@@ -87,6 +93,7 @@ def test_a_message_is_read_in_any_markup(family_of: Callable[[str], str], messag
         ("shape_mismatch", "RuntimeError: Size mismatch"),
         ("data_decode_error", "ValueError: a.jpg: duplicate file name in archive"),
         ("data_empty", "ValueError: the batch we received is empty"),
+        ("data_empty", "AssertionError: empty batch"),
         ("missing_dependency", "ValueError: Using `fp8` requires `engine_a` or `engine_b` to be installed."),
         ("data_empty", "ValueError: No ground-truth masks available in this batch"),
         ("data_decode_error", "AudioCutError: the clip of 3.1 s goes beyond the recording"),

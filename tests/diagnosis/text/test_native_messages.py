@@ -115,6 +115,8 @@ def test_prefixes_of_phones_and_of_paddle_lite(text: str, rest: str, level: str)
         ),
         ("unsupported_op", "[F 11/ 3 10:10:10.111 .../op_lite.cc] Check failed: No kernels found for pool\nAborted"),
         ("unsupported_op", "TensorRT Unsupported operator: NonMaxSuppression"),
+        ("unsupported_op", "F0821 layer_factory.hpp:81] Check failed: count == 1 (0 vs. 1) Unknown layer type: Python"),
+        ("missing_dependency", "RuntimeError: D:/env/paddle/fluid/../libs/warpctc.dll not found."),
         (
             "unsupported_op",
             "paddle.fluid.core_avx.EnforceNotMet:  Operator yolo_box does not have kernel for data_type[float]:"
