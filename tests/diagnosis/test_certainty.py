@@ -48,6 +48,12 @@ def test_only_a_message_that_begins_with_the_words_of_a_page_is_certain(text, id
     assert not certain(LAST + text.format("the report says that "))
 
 
+def test_options_that_lack_a_name_may_be_the_wrong_object():
+    text = f"{LAST}AttributeError: 'Namespace' object has no attribute 'train'"
+    assert [one.symptom for one in diagnose(read_text(text), MATCHER).findings] == ["command_line_invalid"]
+    assert not certain(text)
+
+
 def test_a_class_with_a_message_that_no_page_has_is_not_certain():
     for kind in ("SyntaxError", "OutOfMemoryError", "RecursionError", "KeyboardInterrupt"):
         assert not certain(f"{LAST}{kind}: the second part is missing")

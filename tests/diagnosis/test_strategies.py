@@ -63,7 +63,9 @@ def test_without_an_answer_the_failure_is_unknown(text: str) -> None:
 
 
 def test_errors_that_one_cause_explains_are_no_list_of_messages() -> None:
-    worker = "RuntimeError: DataLoader worker (pid 16) is killed by signal: Bus error. It is possible that dataloader's "
+    worker = (
+        "RuntimeError: DataLoader worker (pid 16) is killed by signal: Bus error. It is possible that dataloader's "
+    )
     text = f"malloc(): memory corruption\n{worker}workers are out of shared memory.\n"
     text += "RuntimeError: DataLoader worker (pid(s) 16) exited unexpectedly\n"
     assert choose_findings(case_of(text))[0].family == "shared_memory"

@@ -78,6 +78,17 @@ def test_what_a_library_printed_when_it_aborted_a_rank_counts_where_no_rank_fail
     assert found.symptom == symptom
 
 
+def test_a_rank_that_left_without_a_trace_is_missed_by_the_others_before_their_launcher() -> None:
+    lost = CaughtException("main", "RuntimeError", "builtins", "Connection closed by peer", rank=0, ended_process=True)
+    launcher = "torch.distributed.elastic.multiprocessing.errors"
+    reported = CaughtException("main", "ChildFailedError", launcher, "train.py FAILED", t=9.0, ended_process=True)
+    run = dataclasses.replace(RUN, status="failed", exceptions=(lost, reported))
+    for end, symptom in (({}, "peer_process_died"), ({"code": 1}, "spawn_child_failed")):
+        run = dataclasses.replace(run, captured={"ranks": {"odd": {"kind": "killed", "ranks": [1], **end}}})
+        found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+        assert found.symptom == symptom
+
+
 IN_A_LOOP = (
     'Traceback (most recent call last):\n  File "a.py", line 4, in load\n    rows = [json.loads(line) for line in f]\n'
 )

@@ -71,6 +71,7 @@ def family(text: str) -> str:
         ("missing_dependency", "ValueError: Please make sure you have `sentencepiece` installed"),
         ("api_version_mismatch", "AssertionError: PaddleDetection needs PaddlePaddle version >= 2.2 but got 2.0.1"),
         ("api_version_mismatch", "RuntimeError: This version of fairseq requires PyTorch 1.5 or newer"),
+        ("api_version_mismatch", "RuntimeError: MPS: power of int64 is supported natively starting from macOS 13.2."),
         ("nan_or_inf", "Exception: Gradient norm is nan, abort"),
         ("nan_or_inf", "RuntimeError: NaN detected in loss"),
         ("index_out_of_range", "AssertionError: label 255 out of range for num_classes=19"),
