@@ -111,8 +111,9 @@ def _exceptions_in_order(
         said = [f"{e.type}: {e.message}" for e in ended if not is_launcher_error(e.type)]
         ended = [e for e in ended if e.type != "CellExecutionError" or not any(text in e.message for text in said)]
     of_gone = [e for e in ended if not gone or e.rank is None or e.rank in gone]
-    # Where nothing shows how a rank ended, that the others miss it says more than their launcher.
-    ended = of_gone if odd.get("signal") or odd.get("code") or not all(map(_is_of_launcher, of_gone)) else ended
+    if not of_gone or odd.get("signal") or odd.get("code") or not all(map(_is_of_launcher, of_gone)):
+        # Else nothing shows how the rank ended: that the others miss it says more than their launcher.
+        ended = of_gone
     # Where all ranks gave up waiting, that of the odd one counts as the first.
     apart = odd.get("ranks", ()) if odd.get("kind") in ("apart", "crossed") else ()
     ended = [replace(e, t=min(one.t for one in ended) - 1.0) if e.rank in apart else e for e in ended]

@@ -74,7 +74,7 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     last one has. Of several parts, joined by ` & `, each must have one; a part may be of another kind. `renamed` holds
     where a library removed or renamed the name that the message misses, `misspelt` where it did not and the name is
     nearly one that exists, `similar_name` where the recorder found a similar one, `own_code` where it found that what
-    lacks the name is of the project, or where a line of the program calls a function that is not usual by its bare name.
+    lacks the name is of the project, or where a line of the program calls a function by its bare name, no usual one.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
