@@ -149,6 +149,12 @@ def test_a_node_whose_ranks_were_all_killed_is_named():
         assert "node" not in name_odd([*others, *lost])
 
 
+@pytest.mark.parametrize(("signal", "was_killed"), [("SIGKILL", True), ("", False)])
+def test_a_rank_without_a_known_signal_is_not_called_killed(signal, was_killed):
+    sentence = odd_rank_sentence({"kind": "killed", "ranks": [1], "steps": 3, "signal": signal}, Sentences("en"))
+    assert ("was killed first" in sentence) == was_killed and ("os._exit" in sentence) != was_killed
+
+
 def test_a_rank_that_was_stopped_with_its_recorder_is_not_killed_first(tmp_path):
     """`mpirun` that is stopped kills the recorders; the interpreter wrote the stacks at its SIGTERM."""
 
