@@ -46,7 +46,7 @@ class KeptFile:
     @property
     def hex(self) -> str:
         """The digest without its prefix."""
-        return self.artifact.digest.partition(":")[2]
+        return self.artifact.hex
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,11 @@ def list_kept(notebook: Notebook, run: str = "") -> list[KeptFile]:
     here = set(local.digests())
     elsewhere = "store" if notebook.config.artifact_store.strip() else ""
     runs = [run] if run else [entry.id for entry in list_notes(notebook, "has:artifact").entries]
-    kept = []
-    for run_id in runs:
-        for artifact in _artifacts_of(notebook, run_id):
-            digest = artifact.digest.partition(":")[2]
-            kept.append(KeptFile(run_id, artifact, "local" if digest in here else elsewhere if digest else ""))
-    return kept
+    return [
+        KeptFile(run_id, artifact, "local" if artifact.hex in here else elsewhere if artifact.hex else "")
+        for run_id in runs
+        for artifact in _artifacts_of(notebook, run_id)
+    ]
 
 
 def _artifacts_of(notebook: Notebook, run_id: str) -> list[Artifact]:
@@ -291,7 +290,7 @@ def _named_digests(notebook: Notebook) -> Iterator[str]:
         artifacts = _artifacts_of(notebook, entry.id)
         if not artifacts:
             raise NotebookError("errors.artifact.unknown_files", path=entry.path)
-        yield from (artifact.digest.partition(":")[2] for artifact in artifacts)
+        yield from (artifact.hex for artifact in artifacts)
     for journal in open_journals(notebook.paths):
         yield from _digests_of_journal(journal)
 
@@ -328,7 +327,7 @@ def _digests_of_journal(journal: Journal) -> Iterator[str]:
     for fact in read_json_lines(journal.paths.artifacts):
         facts += fact.get("artifacts") or ()
     for artifact in _decode_artifacts(facts):
-        yield artifact.digest.partition(":")[2]
+        yield artifact.hex
 
 
 def _places(notebook: Notebook) -> Iterator[ObjectStore]:

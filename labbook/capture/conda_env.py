@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,20 +52,18 @@ def read_conda_environment(prefix: Path, sys_path: Iterable[Path]) -> CondaEnvir
 
 def _list_channels(prefix: Path, records: Iterable[Path]) -> list[str]:
     """Returns the channels, most used first, from the history or from the records of a few packages."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     with contextlib.suppress(OSError):
         for line in (prefix / "conda-meta" / "history").read_text("utf-8", "replace").splitlines():
             if line.startswith("+") and "::" in line:
-                channel = _short_channel(line[1:].partition("::")[0])
-                counts[channel] = counts.get(channel, 0) + 1
+                counts[_short_channel(line[1:].partition("::")[0])] += 1
     if not counts:
         for record in list(records)[:20]:
             with contextlib.suppress(OSError):
                 match = _CHANNEL.search(record.read_bytes())
                 if match is not None:
-                    channel = _short_channel(match[1].decode("utf-8", "replace"))
-                    counts[channel] = counts.get(channel, 0) + 1
-    return sorted((c for c in counts if c), key=lambda c: -counts[c]) or ["defaults"]
+                    counts[_short_channel(match[1].decode("utf-8", "replace"))] += 1
+    return [channel for channel, _ in counts.most_common() if channel] or ["defaults"]
 
 
 def _short_channel(address: str) -> str:

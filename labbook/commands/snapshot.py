@@ -32,7 +32,7 @@ def command(which: str | None, note: str, notebook: str | None, run: str) -> Non
     made, _ = snapshot_recorded_run(book, read_run(book, run), which or "best", note.strip())
     kept = [one for one in made.artifacts if one.via == "snapshot"]
     for one in kept:
-        place = one.digest.partition(":")[2][:12] or say(one.reason)
+        place = one.hex[:12] or say(one.reason)
         click.echo(f"  {screen.harmless(one.name)}  {size(one.size_bytes)}  {place}")
     total = size(sum(one.size_bytes for one in kept if one.digest))
     click.echo(say.line("terminal.snapshot.kept", run=made.id, count=sum(bool(one.digest) for one in kept), size=total))

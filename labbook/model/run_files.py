@@ -64,6 +64,11 @@ class Artifact:
     reason: str = ""
     step: int | None = None
 
+    @property
+    def hex(self) -> str:
+        """The digest without its prefix, "" without one."""
+        return self.digest.partition(":")[2]
+
 
 @dataclass(frozen=True)
 class Parent:
