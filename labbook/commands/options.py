@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
-_SHOWN_PROBLEMS = 3
 _NEGATED_FILTER = re.compile(r"-[A-Za-z_][\w./-]*(?:[:=<>]|!=)")
 _OPTION_NAME = re.compile(r"(--[A-Za-z][\w.-]*)(?:[=<>!].*| .*)?", re.DOTALL)
 _LIKE_OPTION = 0.75
@@ -198,17 +197,19 @@ def strict_json(data: object) -> object:
 
 def warn_of_notes(problems: Sequence[tuple[str, str]], say: Sentences) -> None:
     """Prints, on standard error, which notes cannot be read; the command works without them."""
-    for _, reason in problems[:_SHOWN_PROBLEMS]:
-        click.echo(f"labbook: {harmless(reason)}", err=True)
-    if len(problems) > _SHOWN_PROBLEMS:
-        more = say.line("terminal.problems.more_notes", count=len(problems) - _SHOWN_PROBLEMS)
-        click.echo(f"         {more}", err=True)
+    print_problems([harmless(reason) for _, reason in problems], say, more="terminal.problems.more_notes")
 
 
 def warn_of_pages(problems: Sequence[str], say: Sentences) -> None:
     """Prints, on standard error, which symptom pages cannot be read; all others are used."""
-    for reason in problems[:_SHOWN_PROBLEMS]:
-        click.echo("labbook: " + say.line("terminal.problems.page", reason=harmless(reason)), err=True)
-    if len(problems) > _SHOWN_PROBLEMS:
-        more = say.line("terminal.problems.more", count=len(problems) - _SHOWN_PROBLEMS)
-        click.echo(f"         {more}", err=True)
+    print_problems([say.line("terminal.problems.page", reason=harmless(reason)) for reason in problems], say)
+
+
+def print_problems(
+    lines: Sequence[str], say: Sentences, *, most: int = 3, more: str = "terminal.problems.more"
+) -> None:
+    """Prints the first problems on standard error, and the number of the others with the sentence `more`."""
+    for line in lines[:most]:
+        click.echo(f"labbook: {line}", err=True)
+    if len(lines) > most:
+        click.echo(f"         {say.line(more, count=len(lines) - most)}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from labbook import screen
-from labbook.commands.options import json_option, language_option, print_json
+from labbook.commands.options import json_option, language_option, print_json, print_problems
 from labbook.errors import UsageError
 from labbook.help_text import HelpCommand, terminal_language
 
@@ -62,11 +62,8 @@ def command(as_json: bool, list_rules: bool, fail_on: str | None, language: str 
         print_json([violation_json(violation) for violation in result.violations])
     else:
         _print(result, say)
-    for problem in result.problems[:_MOST_PROBLEMS]:
-        click.echo("labbook: " + say.line("terminal.review.skipped", problem=problem), err=True)
-    if len(result.problems) > _MOST_PROBLEMS:
-        more = say.line("terminal.problems.more", count=len(result.problems) - _MOST_PROBLEMS)
-        click.echo(f"         {more}", err=True)
+    skipped = [say.line("terminal.review.skipped", problem=problem) for problem in result.problems]
+    print_problems(skipped, say, most=_MOST_PROBLEMS)
     if fail_on and any(is_at_least(violation.severity, fail_on) for violation in result.violations):
         sys.exit(1)
 
