@@ -85,16 +85,12 @@ def import_runs(
     batches = _Batches(notebook, dry_run=dry_run)
     reading = _RunReader(reader, path, notebook.paths.notes)
     for count, imported in enumerate(reading.runs(), 1):
-        batches.add(imported, _experiment_of(imported, experiment))
+        batches.add(imported, experiment or imported.experiment or imported.tool)
         progress(count, count + 1)
     batches.commit()
     if not batches.runs and not reading.problems:
         raise NothingFoundError("terminal.import.no_runs", path=path, tool=reader.title)
     return Import(tuple(batches.runs), tuple(reading.problems), tuple(batches.uncommitted))
-
-
-def _experiment_of(imported: ImportedRun, chosen: str) -> str:
-    return chosen or imported.experiment or imported.tool
 
 
 def _refuse_other_format(reader: Reader, path: Path) -> None:
