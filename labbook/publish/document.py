@@ -241,7 +241,7 @@ def _browse(browser: str, page: str, folder: Path, *words: str) -> None:
     command = [browser, "--headless", "--disable-gpu", "--no-first-run", f"--user-data-dir={folder}/profile"]
     command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     # Chromium refuses its sandbox to root; the page has no scripts, and its policy loads nothing.
-    command += ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    command += ["--no-sandbox"] if os.geteuid() == 0 else []
     _call([*command, *words, source.as_uri()], "the browser")
 
 

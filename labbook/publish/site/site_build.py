@@ -85,7 +85,7 @@ def build_site(
         NotebookError: `mkdocs.yml` is missing or unusable, or the folder of the site is refused.
     """
     started = time.monotonic()
-    many = min(8, _cores()) if workers is None else workers
+    many = min(8, len(os.sched_getaffinity(0))) if workers is None else workers
     if cache is not None:
         if engine != "mkdocs":
             raise UsageError("errors.site.cache_with_engine", engine=engine)
@@ -112,10 +112,6 @@ def build_site(
             keep_index(cache, notebook.paths.index)
     warnings = tuple(dict.fromkeys(log.messages))
     return BuiltSite(Path(config.site_dir), pages, time.monotonic() - started, warnings, rendered)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def serve_site(
