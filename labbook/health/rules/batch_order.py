@@ -20,7 +20,7 @@ from labbook.model.signals import Signals
 
 _STEPS = 8
 _OVERLAP = 0.05
-_AXES = 3
+_FEW_BY_HAND = 1.1
 _BY_HAND = 200
 """Batches cut by hand of which all are known: of later ones some are left out where steps are short."""
 
@@ -152,6 +152,9 @@ def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
     trained this way on purpose.
     """
     read = _train_prints(signals)
+    loaded = [event for event in read if event.get("loader") is not None]
+    # A few batches of a loader may be followed as if they were cut by hand.
+    read = loaded if _batches(read) < _FEW_BY_HAND * _batches(loaded) else read
     if not read or not all(_is_shuffled(signals, event) for event in read):
         return None
     for module in modules_of(signals):
@@ -163,33 +166,8 @@ def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check("batch_axis_taken_as_time", family="loop-bug", tier=2, needs=("batches", "modules"))
-def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a recurrent layer or attention that expects (time, samples, features) gets as many time steps as labels.
-
-    Source: torch.nn.RNN, `batch_first` (tier 2); in at least 3 looks and all of them, with labels that have no axis as
-    long as that of the samples, and several sequences of another length.
-    """
-    labels = {
-        batch.get("step", 0): tuple(leaf.get("shape", ()))
-        for batch in signals.batches
-        for leaf in batch.get("leaves", [])
-        if leaf.get("path") == "target"
-    }
-    for module in modules_of(signals):
-        looks = (
-            [(tuple(row.get("shape", ())), labels[step]) for step, row in module.history if step in labels]
-            if module.options.get("batch_first") is False
-            else []
-        )
-        if len(looks) >= _AXES and all(
-            len(form) == 3 and 1 < form[1] != form[0] and label[:1] == form[:1] and form[1] not in label
-            for form, label in looks
-        ):
-            first, second, _ = looks[-1][0]
-            observed = message("health.batch_axis_taken_as_time.axes", layer=module.label, samples=first, steps=second)
-            return Outcome("warn", observed, where={"module": module.name})
-    return None
+def _batches(events: Sequence[Prints]) -> int:
+    return sum(event.get("batches", 0) for event in events)
 
 
 def _is_shuffled(signals: Signals, event: Prints) -> bool:
