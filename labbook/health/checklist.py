@@ -277,7 +277,7 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
     So is a regression loss on whole numbers, where the program computes an accuracy of them, and steps so small that
-    nothing moved, or that the loss hardly falls.
+    nothing moved, or that the loss hardly falls, as a limit of the gradient may make them.
     """
     if row.verdict != "note" or row.observed_message is None:
         return row
@@ -285,6 +285,8 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
     found = any(other.id in effects and other.verdict in ("fail", "warn") for other in rows)
     if row.id == "update_too_small":
         found = found or all(updates.stands_still(run, one) or updates.crawls(run, one) for one in run.signals)
+    if row.id == "clip_always_active":
+        found = all(precision.clipping_slows(run, one) for one in run.signals)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
     return _raise_row(row, Outcome("warn", row.observed_message), pages) if found else row
