@@ -68,11 +68,12 @@ class Evaluation:
         self.batches += 1
         self.of_others += other
         self._whole = self._whole and whole and not grad
-        # Of several models in one phase, only one with such layers is wrong in training mode, and no teacher of the
-        # next step.
-        if training and stochastic and not (other and self.of_others < self.batches):
+        # Of several models in one phase, only one with such layers is wrong in training mode, or with gradients, and no
+        # teacher of the next step.
+        teaches = other and self.of_others < self.batches
+        if training and stochastic and not teaches:
             self._training = self._stochastic = True
-        self._grad = self._grad or grad
+        self._grad = self._grad or (grad and not teaches)
 
     def has_phase(self):
         """Whether a phase was written, or would be if the program ended now."""
