@@ -111,8 +111,11 @@ def _is_known_to_shuffle(sampler: str) -> bool:
 def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
     """Whether at least 3 epochs of a loader that does not shuffle, or of batches cut by hand, had one order.
 
-    Source: a hint (tier 3); series and text are read in order on purpose.
+    Source: a hint (tier 3); series and text are read in order on purpose. Beside a loader that shuffles, one that does
+    not is that of a validation with gradients.
     """
+    if any(loader.get("shuffle") for loader in signals.loaders):
+        return None
     by_place: dict[object, list[tuple[str, ...]]] = {}
     for event in _train_prints(signals):
         facts, prints = loader_of(signals, event), tuple(event.get("prints", []))
