@@ -307,7 +307,9 @@ def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():
     assert ended == [(False, True), (True, False), (True, True), (True, True), (False, True), (True, True)]
 
 
-@pytest.mark.parametrize(("models", "grad"), [("SSS", False), ("SST", False), ("TTT", True), ("SSG", True)])
+@pytest.mark.parametrize(
+    ("models", "grad"), [("SSS", False), ("SST", False), ("TSS", False), ("TTT", True), ("TSG", True)]
+)
 def test_a_teacher_of_the_next_step_is_no_validation_with_gradients(models, grad):
     ended = []
     phase = Evaluation(lambda kind, **fields: ended.append(fields["grad"]), "torch")
