@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from labbook.health.causes import explanations
-from labbook.health.evidence.measurements import has_trained, missing_reason, unobserved
+from labbook.health.evidence.measurements import has_trained, measured_series, missing_reason, unobserved
 from labbook.health.rules import (
     activation,
     batch_order,
@@ -298,7 +298,14 @@ def _raise_row(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckRe
 
 
 def _causes_of(run: Run, causes_of: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
-    """Returns what follows from what: large steps and inputs explain no value that the loss made of finite ones."""
+    """Returns what follows from what: large steps and inputs explain no value that the loss made of finite ones.
+
+    A loss that the program only wrote explains no gradient where all losses that were differentiated were finite.
+    """
+    losses = measured_series(run, "loss")
+    if losses and not any(series.nonfinite for series in losses):
+        effects = causes_of.get("loss_nonfinite", ())
+        causes_of = {**causes_of, "loss_nonfinite": tuple(e for e in effects if e != "nonfinite_gradient")}
     if not any(first_nonfinite.is_of_loss(signals.flight) for signals in run.signals):
         return causes_of
     kept = {cause: tuple(e for e in causes_of.get(cause, ()) if "nonfinite" not in e) for cause in _LARGE}
