@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import axis_of, constant, made_of, number
+from labbook.review.expressions import axis_of, constant, made_of, number, option_default
 from labbook.review.names import (
     Function,
     assigned_value,
@@ -94,10 +94,7 @@ def _is_positive(code: Code, source: Source, rate: ast.expr) -> bool:
     values += [
         one.value for where in code.sources for one in where.of_type(ast.AnnAssign) if last_name(one.target) == name
     ]
-    options = [
-        one for _, one in code.calls.get("add_argument", ()) if one.args and f"--{name}'" in ast.unparse(one.args[0])
-    ]
-    numbers = [number(one) for one in (*values, *(argument(one, None, "default") for one in options))]
+    numbers = [*map(number, values), option_default(code, rate)]
     return any(numbers) and 0 not in numbers
 
 
