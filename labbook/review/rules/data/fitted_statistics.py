@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence, Set
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import made_of
-from labbook.review.names import Function, assigned_pairs, dotted_target, last_name, of_type, parameters, walk
+from labbook.review.names import Function, assigned_pairs, assigns, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.rules.data.leaks import HELD_OUT, is_split_of_folds
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
@@ -170,9 +170,14 @@ def _scaler(code: Code, source: Source, fit: ast.Call) -> Kind | None:
 )
 def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
     """Training and validation data number their classes or words themselves, in the order in which they find them."""
-    for node in source.of_type(ast.DictComp):
+    for node in (*source.of_type(ast.DictComp), *source.of_type(ast.Assign)):
         function = source.function(node)
-        if function is None or not _numbers_by_appearance(code, source, node):
+        if isinstance(node, ast.DictComp):
+            numbers = _numbers_by_appearance(code, source, node)
+        else:  # a table that the function makes itself
+            table = _numbers_new(node)
+            numbers = bool(table) and any(assigns(one, table) for one in walk(function.body if function else ()))
+        if function is None or not numbers:
             continue
         owner = source.class_of(function)
         shared = {
@@ -183,7 +188,14 @@ def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
         alone = [where.statement(call) for where, call in calls if not _is_given(function, call, shared, is_made)]
         names = {last_name(one) for statement in alone if statement is not None for one in ast.walk(statement)}
         if len(alone) > 1 and any(map(_PART.search, names)) and any("train" in one for one in names):
-            yield Hit(node, {"code": ast.unparse(node.generators[0].iter)})
+            yield Hit(node, {"code": ast.unparse(node.generators[0].iter if isinstance(node, ast.DictComp) else node)})
+
+
+def _numbers_new(node: ast.AST) -> str:
+    """The name of a table in `table[word] = len(table)`, or ""."""
+    target, size = (node.targets[0], node.value) if isinstance(node, ast.Assign) else (None, None)
+    table = dotted_target(target.value) if isinstance(target, ast.Subscript) else ""
+    return table if is_call(size, "len") and [dotted_target(one) for one in size.args] == [table] else ""
 
 
 def _numbers_by_appearance(code: Code, source: Source, node: ast.DictComp) -> bool:
