@@ -318,8 +318,11 @@ def _training_of_loaders(
 def _is_measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:
     """Whether a metric is called validation, and all evaluations ran over the loaders that the model is trained on."""
     names = [series for series in (*run.series, *run.printed) if is_held_out(series.name) and "test" not in series.name]
-    loaders = [phase.get("loader") for phase in signals.evaluations]
-    return bool(names) and len(loaders) >= 3 and None not in loaders and set(loaders) <= own
+    known = [phase for phase in signals.evaluations if phase.get("loader") is not None]
+    lengths = {phase.get("batches") for phase in known}
+    # Of later phases the loader is not followed where steps are short.
+    alike = all(phase.get("batches") in lengths for phase in signals.evaluations)
+    return bool(names) and len(known) >= 3 and alike and {phase.get("loader") for phase in known} <= own
 
 
 def _metric_of_trained_batch(run: Run, signals: Signals) -> str:
