@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from labbook.health.causes import explanations
-from labbook.health.evidence.measurements import has_trained, missing_reason, unobserved
+from labbook.health.evidence.measurements import has_trained, measured_series, missing_reason, unobserved
 from labbook.health.rules import (
     activation,
     batch_order,
@@ -277,7 +277,7 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
     So is a regression loss on whole numbers, where the program computes an accuracy of them, and steps so small that
-    nothing moved, or that the loss hardly falls.
+    nothing moved, or that the loss hardly falls, as a limit of the gradient may make them.
     """
     if row.verdict != "note" or row.observed_message is None:
         return row
@@ -285,6 +285,8 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
     found = any(other.id in effects and other.verdict in ("fail", "warn") for other in rows)
     if row.id == "update_too_small":
         found = found or all(updates.stands_still(run, one) or updates.crawls(run, one) for one in run.signals)
+    if row.id == "clip_always_active":
+        found = all(precision.clipping_slows(run, one) for one in run.signals)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
     return _raise_row(row, Outcome("warn", row.observed_message), pages) if found else row
@@ -296,7 +298,14 @@ def _raise_row(row: CheckResult, outcome: Outcome, pages: CheckPages) -> CheckRe
 
 
 def _causes_of(run: Run, causes_of: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
-    """Returns what follows from what: large steps and inputs explain no value that the loss made of finite ones."""
+    """Returns what follows from what: large steps and inputs explain no value that the loss made of finite ones.
+
+    A loss that the program only wrote explains no gradient where all losses that were differentiated were finite.
+    """
+    losses = measured_series(run, "loss")
+    if losses and not any(series.nonfinite for series in losses):
+        effects = causes_of.get("loss_nonfinite", ())
+        causes_of = {**causes_of, "loss_nonfinite": tuple(e for e in effects if e != "nonfinite_gradient")}
     if not any(first_nonfinite.is_of_loss(signals.flight) for signals in run.signals):
         return causes_of
     kept = {cause: tuple(e for e in causes_of.get(cause, ()) if "nonfinite" not in e) for cause in _LARGE}

@@ -93,6 +93,16 @@ def default_number(source: Source, node: ast.expr) -> float | None:
     return number(defaults(function).get(name))
 
 
+def option_default(code: Code, node: ast.expr) -> float | None:
+    """Return the default that `add_argument` gives an option of the last part of a name, if it is a number."""
+    option = last_name(node).replace("_", "-")
+    for _, call in code.calls.get("add_argument", ()):
+        name = call.args[-1].value if call.args and isinstance(call.args[-1], ast.Constant) else ""
+        if str(name).lstrip("-").replace("_", "-") == option:
+            return number(next((one.value for one in call.keywords if one.arg == "default"), None))
+    return None
+
+
 def made_of(code: Code, source: Source, node: ast.AST, depth: int = _DEPTH) -> Iterator[ast.AST]:
     """Yield the nodes of an expression, and of what the names in it were last given in the same function."""
     for one in ast.walk(node):

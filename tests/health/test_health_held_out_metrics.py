@@ -137,3 +137,23 @@ def test_the_argmax_of_one_column(ask, make_series, columns, accuracies, named):
     }
     found = ask("below_trivial_baseline", make_series("loss", FALLING), signals=signals)
     assert found.verdict == "warn" and ("with a threshold" in (found.advice or "")) is named
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "named"), [(0.19, "accuracy_contradicts_loss"), (0.33, "label_noise_or_shuffled")]
+)
+def test_an_accuracy_far_below_guessing_is_no_sign_of_wrong_labels(ask, make_series, accuracy, named):
+    loss = [1.1 * 0.97**step for step in range(200)]
+    function = {"fn": "cross_entropy", "training": True, "calls": 200, "classes": 3, "reduction": "mean"}
+    signals = {
+        "losses": ({**function, "input": {"shape": [32, 3]}, "target": {"shape": [32]}},),
+        "batches": tuple({"step": step, "phase": "train", "samples": 32} for step in (1, 2)),
+        "prints": ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 200, "1": 100, "2": 100}},),
+        "evaluations": tuple({"batches": 5, "samples": 400} for _ in range(4)),
+        "loop": {"steps": 200},
+    }
+    series = make_series("loss", loss), make_series("val_accuracy", [accuracy] * 4, "console")
+    found = {
+        name: ask(name, *series, signals=signals) for name in ("accuracy_contradicts_loss", "label_noise_or_shuffled")
+    }
+    assert [name for name, one in found.items() if one is not None and one.verdict in ("warn", "fail")] == [named]

@@ -68,3 +68,26 @@ def test_one_of_several_outputs_behind_a_sigmoid(ask, shape, unit_range, top, ve
     looks = tuple({"step": step, "model": 0, "functions": [sigmoid]} for step in range(3))
     found = ask("loss_activation_mismatch", signals={"losses": ({**loss, "unit_range": unit_range},), "tensors": looks})
     assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(
+    ("form", "labels", "first", "found"),
+    [
+        ([24, 40, 8], [24], False, True),
+        ([24, 40, 8], [24], True, False),
+        ([40, 24, 8], [24], False, False),
+        ([24, 24, 8], [24], False, False),  # as many samples as steps
+        ([24, 1, 8], [24], False, False),  # a label for each word of one sentence
+        ([24, 40, 8], [960], False, False),
+        ([24, 40, 8], [24, 1], False, True),
+        ([24, 40, 8], [24, 40], False, False),  # a label for each step of each sample
+    ],
+)
+def test_samples_read_as_time(ask, form, labels, first, found):
+    layer = {"i": 1, "name": "rnn", "type": "GRU", "order": 0, "options": {"batch_first": first}}
+    signals = {
+        "models": ({"model": 0, "modules": [layer], "parameters": []},),
+        "tensors": tuple({"step": step, "model": 0, "modules": [{"i": 1, "shape": form}]} for step in (1, 2, 3)),
+        "batches": tuple({"step": step, "leaves": [{"path": "target", "shape": labels}]} for step in (1, 2, 3)),
+    }
+    assert (ask("batch_axis_taken_as_time", signals=signals) is not None) is found

@@ -362,3 +362,11 @@ def test_a_normalisation_of_the_program_that_shifts(ask, make_model, looks, kind
     )
     found = ask("norm_output_wrong", signals={"models": (model,), "tensors": tensors})
     assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(("last", "first"), [(0.7, "nonfinite_gradient"), (math.nan, "loss_nonfinite")])
+def test_a_loss_that_was_only_written_explains_no_gradient(rows_of, make_run, make_series, last, first):
+    measured = [make_series("loss", [0.7, 0.7, 0.7, last]), make_series("grad_norm", [0.5, 0.5, 0.5, math.nan])]
+    rows = rows_of(make_run(*measured, make_series("train_loss", [0.7, math.nan], "console")))
+    other = {"loss_nonfinite", "nonfinite_gradient"} - {first}
+    assert rows[first].verdict == "fail" and rows[other.pop()].explained_by == first

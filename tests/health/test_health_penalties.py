@@ -23,6 +23,21 @@ def test_a_penalty_that_falls_alone(ask, make_series, end, last, verdict):
 
 
 @in_one_test(
+    ("last", "norm", "verdict"), [(0.6, 2.0, "warn"), (0.6, 4.5, None), (1.9, 2.0, None), (0.02, 2.0, None)]
+)  # the data loss is a third of the end at most, and not next to nothing; the weights have shrunk
+def test_a_penalty_that_crushes_the_weights(ask, make_series, make_model, looks, last, norm, verdict):
+    called = {"fn": "mse_loss", "training": True, "reduction": "mean", "value_first": 7.0, "value_last": last}
+    signals = {
+        "graphs": ({"step": 1, "penalised": 4},),
+        "losses": ({**called, "line": "a.py:3"},),
+        "models": (make_model("Linear", "Linear"),),
+        "tensors": looks(params=lambda step: [{"i": i, "w": 5.0 if step == 1 else norm} for i in range(2)]),
+    }
+    found = ask("regularisation_dominates", make_series("loss", [14.0] * 10 + [2.0] * 20), signals=signals)
+    assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(
     ("options", "gradient", "loaded", "verdict"),
     [
         ({"weight_decay": 1.0}, 0.5, False, "warn"),

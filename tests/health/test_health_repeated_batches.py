@@ -28,12 +28,14 @@ def epochs_of(count, order, loader=0):
 
 
 def test_loaders_that_never_shuffle(ask):
-    def asked(prints, **facts):
-        return ask("training_not_shuffled", signals={"prints": prints, "loaders": ({"index": 0, **facts},)})
+    def asked(prints, *others, **facts):
+        loaders = ({"index": 0, **facts}, *others)
+        return ask("training_not_shuffled", signals={"prints": prints, "loaders": loaders})
 
     same = epochs_of(4, lambda i: range(12))
     assert asked(same, shuffle=False).observed == "4 epochs of 12 batches in the same order"
     assert asked(same, shuffle=True) is None and asked(same, shuffle=False, iterable=True) is None
+    assert asked(same, {"index": 1, "shuffle": True}, shuffle=False) is None
     assert asked(same[:2], shuffle=False) is None
     assert asked(epochs_of(4, lambda i: range(i, 12 + i)), shuffle=False) is None
 

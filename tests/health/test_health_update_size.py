@@ -147,6 +147,22 @@ def test_steps_too_small_are_the_cause_of_a_loss_that_stands_still(
         assert flat and all(row.explained_by == "clip_always_active" for row in flat)
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "fall", "ratio", "named"),
+    [("SGD", 1e-3, 2e-4, True), ("Adam", 1e-3, 2e-4, False), ("SGD", 1e-2, 2e-4, False), ("SGD", 1e-3, 2e-3, False)],
+)
+def test_clipping_that_makes_a_steady_fall_slow(
+    rows_of, make_run, make_model, looks, make_series, optimizer, fall, ratio, named
+):
+    losses = [1.6 * math.exp(-fall * i) + 1e-3 * math.sin(i * i) for i in range(150)]
+    signals = updates(make_model, looks, lambda step: ratio) | {"optimizers": ({"type": optimizer},)}
+    signals |= {"losses": ({"fn": "cross_entropy", "classes": 5, "calls": 150},)}
+    loop_facts = {"optimizers": 1, "clip": {"calls": 150, "clipped": 150, "limit": 1e-3}}
+    series = [make_series("loss", losses), make_series("grad_norm", [0.4] * 150), make_series("lr", [0.1] * 150)]
+    row = rows_of(make_run(*series, signals=signals | {"loop": loop_facts}))["clip_always_active"]
+    assert row.verdict == ("warn" if named else "note")
+
+
 @in_one_test(("rates", "verdict"), [((1e-3, 1e-9), "warn"), ((1e-3, 1e-6), "ok"), ((1e-3, 0.0), "ok")])
 def test_a_group_of_parameters_that_stands_still(ask, make_model, looks, make_series, rates, verdict):
     groups = [{"lr": rate, "tensors": 2, "elements": 20} for rate in rates]

@@ -20,7 +20,7 @@ from labbook.model.signals import Signals
 
 _STEPS = 8
 _OVERLAP = 0.05
-_AXES = 3
+_FEW_BY_HAND = 1.1
 _BY_HAND = 200
 """Batches cut by hand of which all are known: of later ones some are left out where steps are short."""
 
@@ -111,8 +111,11 @@ def _is_known_to_shuffle(sampler: str) -> bool:
 def order_is_shuffled(run: Run, signals: Signals) -> Outcome | None:
     """Whether at least 3 epochs of a loader that does not shuffle, or of batches cut by hand, had one order.
 
-    Source: a hint (tier 3); series and text are read in order on purpose.
+    Source: a hint (tier 3); series and text are read in order on purpose. Beside a loader that shuffles, one that does
+    not is that of a validation with gradients.
     """
+    if any(loader.get("shuffle") for loader in signals.loaders):
+        return None
     by_place: dict[object, list[tuple[str, ...]]] = {}
     for event in _train_prints(signals):
         facts, prints = loader_of(signals, event), tuple(event.get("prints", []))
@@ -152,6 +155,9 @@ def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
     trained this way on purpose.
     """
     read = _train_prints(signals)
+    loaded = [event for event in read if event.get("loader") is not None]
+    # A few batches of a loader may be followed as if they were cut by hand.
+    read = loaded if _batches(read) < _FEW_BY_HAND * _batches(loaded) else read
     if not read or not all(_is_shuffled(signals, event) for event in read):
         return None
     for module in modules_of(signals):
@@ -163,33 +169,8 @@ def state_begins_anew(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check("batch_axis_taken_as_time", family="loop-bug", tier=2, needs=("batches", "modules"))
-def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a recurrent layer or attention that expects (time, samples, features) gets as many time steps as labels.
-
-    Source: torch.nn.RNN, `batch_first` (tier 2); in at least 3 looks and all of them, with labels that have no axis as
-    long as that of the samples, and several sequences of another length.
-    """
-    labels = {
-        batch.get("step", 0): tuple(leaf.get("shape", ()))
-        for batch in signals.batches
-        for leaf in batch.get("leaves", [])
-        if leaf.get("path") == "target"
-    }
-    for module in modules_of(signals):
-        looks = (
-            [(tuple(row.get("shape", ())), labels[step]) for step, row in module.history if step in labels]
-            if module.options.get("batch_first") is False
-            else []
-        )
-        if len(looks) >= _AXES and all(
-            len(form) == 3 and 1 < form[1] != form[0] and label[:1] == form[:1] and form[1] not in label
-            for form, label in looks
-        ):
-            first, second, _ = looks[-1][0]
-            observed = message("health.batch_axis_taken_as_time.axes", layer=module.label, samples=first, steps=second)
-            return Outcome("warn", observed, where={"module": module.name})
-    return None
+def _batches(events: Sequence[Prints]) -> int:
+    return sum(event.get("batches", 0) for event in events)
 
 
 def _is_shuffled(signals: Signals, event: Prints) -> bool:
@@ -337,8 +318,11 @@ def _training_of_loaders(
 def _is_measured_on_training(run: Run, signals: Signals, own: set[int | None]) -> bool:
     """Whether a metric is called validation, and all evaluations ran over the loaders that the model is trained on."""
     names = [series for series in (*run.series, *run.printed) if is_held_out(series.name) and "test" not in series.name]
-    loaders = [phase.get("loader") for phase in signals.evaluations]
-    return bool(names) and len(loaders) >= 3 and None not in loaders and set(loaders) <= own
+    known = [phase for phase in signals.evaluations if phase.get("loader") is not None]
+    lengths = {phase.get("batches") for phase in known}
+    # Of later phases the loader is not followed where steps are short.
+    alike = all(phase.get("batches") in lengths for phase in signals.evaluations)
+    return bool(names) and len(known) >= 3 and alike and {phase.get("loader") for phase in known} <= own
 
 
 def _metric_of_trained_batch(run: Run, signals: Signals) -> str:

@@ -145,3 +145,32 @@ def last_step_is_read(run: Run, signals: Signals) -> Outcome | None:
             advice = message("health.recurrent_first_step.join") if both else None
             return Outcome("warn", message(key, layer=module.label, steps=steps), advice=advice)
     return None
+
+
+@check("batch_axis_taken_as_time", family="loop-bug", tier=2, needs=("batches", "modules"))
+def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a recurrent layer or attention that expects (time, samples, features) gets as many time steps as labels.
+
+    Source: torch.nn.RNN, `batch_first` (tier 2); in at least 3 looks and all of them, with labels that have no axis as
+    long as that of the samples, and several sequences of another length.
+    """
+    labels = {
+        batch.get("step", 0): tuple(leaf.get("shape", ()))
+        for batch in signals.batches
+        for leaf in batch.get("leaves", [])
+        if leaf.get("path") == "target"
+    }
+    for module in modules_of(signals):
+        looks = (
+            [(tuple(row.get("shape", ())), labels[step]) for step, row in module.history if step in labels]
+            if module.options.get("batch_first") is False
+            else []
+        )
+        if len(looks) >= _CONFIRMED and all(
+            len(form) == 3 and 1 < form[1] != form[0] and label[:1] == form[:1] and form[1] not in label
+            for form, label in looks
+        ):
+            first, second, _ = looks[-1][0]
+            observed = message("health.batch_axis_taken_as_time.axes", layer=module.label, samples=first, steps=second)
+            return Outcome("warn", observed, where={"module": module.name})
+    return None

@@ -26,6 +26,7 @@ _SHRUNK = 0.7
 _PULLS = 3.0
 _FIRST = 5
 _STREAK = 3
+_CRUSHED = 0.6
 _PLAIN = ("SGD", "Momentum")
 _COUPLED = (*_PLAIN, "Adam", "RMSprop", "RMSProp", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
 """Optimizers that add weight decay to the gradient; AdamW and the like shrink the weights apart from it."""
@@ -136,10 +137,10 @@ def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
     """Whether a penalty on the weights is most of the loss, or weight decay pulls harder than the gradient.
 
     Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty,
-    or of 3 times where their sum ends at chance level; decay of 3 times the gradient in most matrices
-    within the first 5 steps, coupled to it as in SGD and Adam, that shrinks weights by a tenth over the run, or apart
-    from it as in AdamW, of a hundredth a step, that leaves 0.7 of them. Of weights that were trained before the
-    gradients may rightly be small.
+    or of 3 times where their sum ends at chance level, or well above 0 with most matrices at 0.6 of their norm; decay
+    of 3 times the gradient in most matrices within the first 5 steps, coupled to it as in SGD and Adam, that shrinks
+    weights by a tenth over the run, or apart from it as in AdamW, of a hundredth a step, that leaves 0.7 of them. Of
+    weights that were trained before the gradients may rightly be small.
     """
     return _penalty(run, signals) or _decay(run, signals)
 
@@ -158,9 +159,14 @@ def _penalty(run: Run, signals: Signals) -> Outcome | None:
     # The penalty falls, the loss function does not, and their sum ends at the level of guessing.
     won = total > 3 * guessing and ends < 0.5 * total and ends > 0.95 * guessing
     won = won and (one.get("value_last") or 0.0) > 0.8 * guessing
+    functions, left = join_names([loss.get("fn", "") for loss in losses]), _norms_left(signals)
     if total <= (10 if one else 200) * sum(values) and not won:
-        return None
-    functions = join_names([loss.get("fn", "") for loss in losses])
+        final = one.get("value_last") or 0.0
+        if not one or not left < _CRUSHED or not 0.05 * values[0] < final < ends / 3:
+            return None
+        last = {"total": ends, "function": functions, "value": final, "left": left}
+        observed = message("health.regularisation_dominates.penalty_wins", **last)
+        return Outcome("warn", observed, called_in_sentence(one.get("line", "")))
     observed = message("health.regularisation_dominates.penalty", total=total, function=functions, value=sum(values))
     return Outcome("warn", observed, called_in_sentence(losses[0].get("line", "")), {"step": 1})
 
@@ -194,9 +200,14 @@ def _decay(run: Run, signals: Signals) -> Outcome | None:
 
 def _shrinking(signals: Signals, decay: float, rate: float) -> Outcome | None:
     """Decay apart from the gradient that takes more than a hundredth of the weights a step, and wins against it."""
-    norms = [v for p in parameters_of(signals) if p.is_matrix and p.trainable and len(v := p.values("w")) >= _STREAK]
-    left = median([norm[-1] / norm[0] for norm in norms if norm[0] > 0])
-    if not norms or rate * decay < _LARGEST_SHRINK or left > _SHRUNK:
+    left = _norms_left(signals)
+    if rate * decay < _LARGEST_SHRINK or left > _SHRUNK:
         return None
     observed = message("health.regularisation_dominates.shrinks", decay=decay, share=rate * decay, left=left)
     return Outcome("warn", observed)
+
+
+def _norms_left(signals: Signals) -> float:
+    """The median share of its first norm that a trained matrix ends with; 1 where none was looked at often enough."""
+    norms = [v for p in parameters_of(signals) if p.is_matrix and p.trainable and len(v := p.values("w")) >= _STREAK]
+    return median([norm[-1] / norm[0] for norm in norms if norm[0] > 0] or [1.0])

@@ -72,7 +72,8 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
             continue
         counts = Counter(_labels_of_batches(signals))
         for pad, words in pads:
-            share = counts[str(pad)] / max(1, sum(counts.values()))
+            zeros = loss.get("target", {}).get("zero") if pad == 0 else None  # batches may have other labels beside
+            share = counts[str(pad)] / max(1, sum(counts.values())) if zeros is None else zeros
             if words == loss.get("classes") and share > _PADDED:
                 observed = message("health.padding_in_loss.share", share=share, index=pad)
                 return Outcome("warn", observed, called_in_sentence(line), place_of(line))

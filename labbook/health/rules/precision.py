@@ -6,7 +6,8 @@ import math
 
 from labbook.health.evidence.layer_history import Module, modules_of, parameters_of, roots_of
 from labbook.health.evidence.measurements import clipping, measured_series, process_series
-from labbook.health.evidence.trend_tests import median
+from labbook.health.evidence.training_kind import is_pretrained, training_loss
+from labbook.health.evidence.trend_tests import blocks, mann_kendall, median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -19,6 +20,8 @@ _MULTIPLIES = ("linear", "conv", "bilinear")
 _FEWEST_LOOKS = 3
 _FEW_MOVED = 0.1
 _CLIPPED = 20
+_SLOW = 0.8
+_MOVED = 0.1
 
 
 @check("scaled_gradients_stepped", family="numeric", tier=1, needs=("loop",))
@@ -172,6 +175,24 @@ def clipping_is_rare(run: Run, signals: Signals) -> Outcome | None:
     share = clipped / calls
     observed = message("health.clip_always_active.share", share=share, calls=calls, norm=median(norms), limit=limit)
     return Outcome("note", observed)
+
+
+def clipping_slows(run: Run, signals: Signals) -> bool:
+    """Whether clipping in every step is why the loss still falls steadily at the end, from near its first value.
+
+    Source: chosen by us: plain SGD, whose step is as small as the limit makes it; most matrices moved by less than a
+    tenth, the loss lost less than a fifth, and falls significantly in the second half. Fine-tuning is left out.
+    """
+    clip, loss = clipping(run, signals), training_loss(run, signals)
+    plain = {one.get("type") for one in signals.optimizers} in ({"SGD"}, {"Momentum"})
+    always = clip.get("clipped", 0) >= clip.get("calls", 1)
+    if isinstance(loss, Message) or not plain or not always or is_pretrained(signals):
+        return False
+    levels, late = blocks(loss.values, 4), loss.values[len(loss.values) // 2 :]
+    matrices = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and p.values("ratio")]
+    moved = [median(p.values("ratio")) * p.history[-1][0] for p in matrices]
+    slow = levels[-1] > _SLOW * levels[0] > 0 and mann_kendall(late).falling < 0.01
+    return slow and bool(moved) and median(moved) < _MOVED
 
 
 @check("clip_without_gradient", family="gradient", tier=1, needs=("loop",))

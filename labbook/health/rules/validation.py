@@ -144,7 +144,8 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
                 "ok", message("health.label_noise_or_shuffled.with_accuracy", losses=observed, accuracy=accuracy)
             )
         return Outcome("fail" if _samples(signals) >= 100 or not signals.evaluations else "warn", observed)
-    if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE:
+    below = judged is not None and _is_below_guessing(signals, judged[0], loss.classes)  # wrong labels make no worse
+    if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE or below:
         return None
     best, share, _ = judged
     observed = message("health.label_noise_or_shuffled.accuracy", training=end, accuracy=best, majority=share)
@@ -291,7 +292,7 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: near guessing at the end,
     0.15 and 30 % below its own count in all of at least 2; not near guessing, only beside a logged loss that is the
     one the probe saw. Accuracies of attacked inputs are left out. Else, of a classifier whose training loss ends below
-    half of chance level: at most half of 1 / K in the last third, which guessing gives with a probability under
+    half of chance level: at most 0.7 of 1 / K in the last third, which guessing gives with a probability under
     0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports.
     """
     names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
@@ -319,14 +320,18 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     if isinstance(loss, Message) or not _is_single_classifier(signals) or len(values) < 2 or len(loss.values) < 20:
         return None
     end, chance, best = median(loss.values[-20:]), math.log(loss.classes), max(values[-max(1, len(values) // 3) :])
-    samples = _samples(signals)
-    guessed = 1 - binomial_at_least(round(best * samples) + 1, samples, 1 / loss.classes)
-    if end > 0.5 * chance or best > 0.5 / loss.classes or samples < _FEW or guessed > 1e-4:
+    if end > 0.5 * chance or best > 0.7 / loss.classes or not _is_below_guessing(signals, best, loss.classes):
         return None
     observed = message(
         "health.accuracy_contradicts_loss.below_chance", name=logged.name, logged=best, classes=loss.classes, loss=end
     )
     return Outcome("warn", observed)
+
+
+def _is_below_guessing(signals: Signals, accuracy: float, classes: int) -> bool:
+    """Whether an accuracy is so low that guessing among the classes has it with a probability under 0.0001."""
+    samples = _samples(signals)
+    return samples >= _FEW and binomial_at_least(round(accuracy * samples) + 1, samples, 1 / classes) >= 1 - 1e-4
 
 
 def _logs_loss_beside(run: Run, signals: Signals, accuracy: Series) -> bool:

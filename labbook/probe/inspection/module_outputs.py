@@ -9,6 +9,9 @@ from .nested import first_tensor, tensors_in
 MOST_MODULES = 400
 """Modules, and pairs of connected modules, that are followed; a larger model is observed in its first ones."""
 
+MOST_TIMES = 64
+"""Calls of a recurrent cell in one forward whose state is looked at."""
+
 MOST_SAMPLES = 2048
 """Samples over which a unit must be 0 to count as dead."""
 
@@ -17,6 +20,11 @@ RECTIFIERS = ("ReLU", "ReLU6")
 _PASSING = ("Dropout", "Identity")
 _MOST_NORMALISED = 1 << 22
 """Elements of an input of a normalisation that are looked at."""
+
+
+def _kinds(module):
+    """Which base classes of recurrent layers and cells a module has."""
+    return {kind.__name__ for kind in type(module).__mro__} & {"RNNBase", "RNNCellBase"}
 
 
 class ModuleOutputs:
@@ -79,6 +87,11 @@ class ModuleOutputs:
         if known is not None:
             known["calls"] += 1
             self._remember(number, tensor, source=self._source(module, args))
+            if "carried" in known and _kinds(module) == {
+                "RNNCellBase"
+            }:  # called once a time step: its last state counts
+                is_short = known["calls"] <= MOST_TIMES
+                self._states[(id(self._root), number)] = self._moments(tensor) if is_short else None
             return
         self._trace(number, args)
         source = self._source(module, args)
@@ -94,9 +107,11 @@ class ModuleOutputs:
         fields = self._inspect_output(number, module, args, tensor)
         if not self.found:
             fields["given"] = self._describe_input(args)
-        if any(kind.__name__ == "RNNBase" for kind in type(module).__mro__):
-            fields["carried"] = self._is_carried((id(self._root), number), args, output)
-            if self._first and len(tensor.shape) == 3:
+        kinds = _kinds(module)
+        if kinds:
+            ended = output[1:] if "RNNBase" in kinds else output
+            fields["carried"] = self._is_carried((id(self._root), number), args, ended)
+            if "RNNBase" in kinds and self._first and len(tensor.shape) == 3:
                 axis = 1 if getattr(module, "batch_first", not getattr(module, "time_major", True)) else 0
                 self._recurrent.append((tensor, number, axis))  # a view of it keeps its memory, not it
         if "norm" in type(module).__name__.lower() and type(module).__module__.split(".")[0] not in ("torch", "paddle"):
@@ -223,9 +238,9 @@ class ModuleOutputs:
             always = always & one
         return {"dead": always.sum().item() / self._size(always), "dead_n": int(sum(count for count, _ in seen))}
 
-    def _is_carried(self, key, args, output):
-        """Whether a recurrent layer begins with the state at which its call in the last look ended."""
-        begin, end = (first_tensor(part[1:], self.stats) for part in (args, output))
+    def _is_carried(self, key, args, ended):
+        """Whether a recurrent layer or cell begins with the state at which its last call in the last look ended."""
+        begin, end = (first_tensor(part, self.stats) for part in (args[1:], ended))
         before = self._states.pop(key, None)
         if end is not None and len(self._states) < MOST_MODULES:
             self._states[key] = self._moments(end)

@@ -60,7 +60,8 @@ class Evaluation:
             self.batches = self.of_others = 0
             self._whole = True
             self._begun = step
-            self._root, self._training, self._grad, self._stochastic = root, training, grad, stochastic
+            self._root, self._training, self._stochastic = root, training, stochastic
+            self._grads = [0, 0]
             self._dropout, self._line, self._loader = 0, "", None
             self._losses, self._right, self._seen, self._samples, self._repeated = {}, 0, 0, 0, 0
             self._last = self.inputs = None
@@ -72,7 +73,7 @@ class Evaluation:
         # next step.
         if training and stochastic and not (other and self.of_others < self.batches):
             self._training = self._stochastic = True
-        self._grad = self._grad or grad
+        self._grads[bool(other)] += grad
 
     def has_phase(self):
         """Whether a phase was written, or would be if the program ended now."""
@@ -139,7 +140,8 @@ class Evaluation:
             batches=self.batches,
             of_others=self.of_others,
             training=self._training,
-            grad=self._grad,
+            # The teacher of the step before, or of the next one, is no validation.
+            grad=self._grads[self.of_others == self.batches] > 0,
             asked=self.asked,
             stochastic=self._stochastic,
             dropout_active=self._dropout,

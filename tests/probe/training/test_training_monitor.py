@@ -307,6 +307,19 @@ def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():
     assert ended == [(False, True), (True, False), (True, True), (True, True), (False, True), (True, True)]
 
 
+@pytest.mark.parametrize(
+    ("models", "grad"), [("SSS", False), ("SST", False), ("TSS", False), ("TTT", True), ("TSG", True)]
+)
+def test_a_teacher_of_the_next_step_is_no_validation_with_gradients(models, grad):
+    ended = []
+    phase = Evaluation(lambda kind, **fields: ended.append(fields["grad"]), "torch")
+    kinds = {"S": ("Student", False, False, False), "T": ("Teacher", False, True, False, True)}
+    for model in models * 2:
+        phase.forward(10, *kinds.get(model, ("Student", False, True, False)))
+    phase.end(10)
+    assert ended == [grad]
+
+
 @pytest.mark.parametrize(("moves", "changed"), [(False, False), (True, True)])
 def test_a_teacher_is_compared_where_no_look_was_before_the_end(moves, changed):
     root, counts, calls = SimpleNamespace(index=3, name="Net"), LoopCounts("torch"), []

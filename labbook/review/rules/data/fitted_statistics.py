@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import made_of
-from labbook.review.names import Function, dotted_target, last_name, parameters, walk
+from labbook.review.names import Function, assigned_pairs, assigns, dotted_target, last_name, of_type, parameters, walk
 from labbook.review.rules.data.leaks import HELD_OUT, is_split_of_folds
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
@@ -56,6 +56,40 @@ def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[s
         )
         names |= {dotted_target(node.targets[0])} - {""} if is_result else set()
     return names
+
+
+@warning("train_val_overlap", "scikit-learn, Common pitfalls: feature selection on all rows", row="data")
+def selected_before_split(code: Code, source: Source) -> Iterator[Hit]:
+    """What transforms the inputs is fitted on all rows and their labels, some of which are held out after that."""
+    for node in code.calls_in(source, "fit", "fit_transform"):
+        owner, scope = getattr(node.func, "value", None), source.function(node)
+        kind, names = code.kind(source, owner), [dotted_target(one) for one in node.args]
+        if owner is None or len(names) != 2 or not all(names) or any("train" in one.lower() for one in names):
+            continue
+        own = kind.definition if kind is not None else None
+        selects = kind is not None and kind.name.startswith("sklearn.feature_selection.")
+        if not selects and (own is None or code.is_module(*own) or code.method(*own, "transform") is None):
+            continue
+        body = scope.body if scope is not None else source.tree.body
+        parts = {(ast.unparse(one.value), ast.unparse(one.slice)) for one in of_type(walk(body), ast.Subscript)}
+        if any((names[1], part) in parts for pair in _complements(body) for part in pair):
+            fitted = (own[1].name if own is not None else kind.name).rpartition(".")[2]  # type: ignore[union-attr]
+            yield Hit(node, {"fitted": fitted, "rows": names[0], "labels": names[1]})
+
+
+def _complements(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Yields the names of the rows before and after a place, as of `train, held = order[:n], order[n:]`."""
+    cuts = [
+        (dotted_target(target), ast.unparse(value.value), value.slice)
+        for node in of_type(walk(body), ast.Assign)
+        for target, value in assigned_pairs(node)
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice)
+    ]
+    for name, rows, cut in cuts:
+        for other, its, rest in cuts:
+            is_cut = rows == its and cut.lower is None and rest.upper is None and cut.upper and rest.lower
+            if is_cut and ast.unparse(cut.upper) == ast.unparse(rest.lower):  # type: ignore[arg-type]
+                yield name, other
 
 
 @note("train_val_overlap", "scikit-learn, Common pitfalls: data leakage during pre-processing", row="data")
@@ -136,9 +170,14 @@ def _scaler(code: Code, source: Source, fit: ast.Call) -> Kind | None:
 )
 def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
     """Training and validation data number their classes or words themselves, in the order in which they find them."""
-    for node in source.of_type(ast.DictComp):
+    for node in (*source.of_type(ast.DictComp), *source.of_type(ast.Assign)):
         function = source.function(node)
-        if function is None or not _numbers_by_appearance(code, source, node):
+        if isinstance(node, ast.DictComp):
+            numbers = _numbers_by_appearance(code, source, node)
+        else:  # a table that the function makes itself
+            table = _numbers_new(node)
+            numbers = bool(table) and any(assigns(one, table) for one in walk(function.body if function else ()))
+        if function is None or not numbers:
             continue
         owner = source.class_of(function)
         shared = {
@@ -149,7 +188,14 @@ def numbered_per_part(code: Code, source: Source) -> Iterator[Hit]:
         alone = [where.statement(call) for where, call in calls if not _is_given(function, call, shared, is_made)]
         names = {last_name(one) for statement in alone if statement is not None for one in ast.walk(statement)}
         if len(alone) > 1 and any(map(_PART.search, names)) and any("train" in one for one in names):
-            yield Hit(node, {"code": ast.unparse(node.generators[0].iter)})
+            yield Hit(node, {"code": ast.unparse(node.generators[0].iter if isinstance(node, ast.DictComp) else node)})
+
+
+def _numbers_new(node: ast.AST) -> str:
+    """The name of a table in `table[word] = len(table)`, or ""."""
+    target, size = (node.targets[0], node.value) if isinstance(node, ast.Assign) else (None, None)
+    table = dotted_target(target.value) if isinstance(target, ast.Subscript) else ""
+    return table if is_call(size, "len") and [dotted_target(one) for one in size.args] == [table] else ""
 
 
 def _numbers_by_appearance(code: Code, source: Source, node: ast.DictComp) -> bool:

@@ -10,7 +10,7 @@ from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.eval_loops import names_evaluation
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import assigns, dotted_target, last_name, walk
+from labbook.review.names import assigns, dotted_target, last_name, named_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -32,39 +32,47 @@ def windows_split_at_random(code: Code, source: Source) -> Iterator[Hit]:
         (name, node) for table in (code.functions, code.classes) for name in table for _, node in table[name]
     ]
     makers = {name for name, node in definitions if any(map(_cuts_windows, ast.walk(node)))}
+    ranges = {name for name, its, _ in named_values(source) if _is_range_of_places(its)}
     for name in _SPLITS:
         for call in code.calls_in(source, name):
             ordered = any(k.arg == "shuffle" and ast.unparse(k.value) == "False" for k in call.keywords)
             if ordered or not call.args:
                 continue
             function = source.function(call)
-            windows = _windows_in(function.body if function is not None else source.tree.body, makers)
-            if _is_made_of(call.args[0], windows, makers):
+            windows = _windows_in(function.body if function is not None else source.tree.body, makers, ranges)
+            if _is_made_of(call.args[0], windows, makers, ranges):
                 yield Hit(call, {"split": name, "windows": ast.unparse(call.args[0])})
 
 
-def _windows_in(body: Sequence[ast.stmt], makers: Set[str]) -> set[str]:
+def _windows_in(body: Sequence[ast.stmt], makers: Set[str], ranges: Set[str]) -> set[str]:
     """Names of overlapping windows, and of all that is made of them."""
     names: set[str] = set()
     for node in walk(body):
-        if isinstance(node, ast.For) and _cuts_windows(node):
+        if isinstance(node, ast.For) and _cuts_windows(node, ranges):
             calls = list(calls_of(ast.walk(node), "append"))
             names |= {dotted_target(one.func.value) for one in calls}  # type: ignore[attr-defined]
-        elif isinstance(node, ast.Assign) and _is_made_of(node.value, names, makers):
+        elif isinstance(node, ast.Assign) and _is_made_of(node.value, names, makers, ranges):
             names |= {dotted_target(one) for target in node.targets for one in ast.walk(target)}
     return names - {"", "_"}
 
 
-def _is_made_of(node: ast.expr, windows: Set[str], makers: Set[str]) -> bool:
+def _is_made_of(node: ast.expr, windows: Set[str], makers: Set[str], ranges: Set[str]) -> bool:
     """Whether an expression contains windows: their name, a call that cuts them, or the cutting itself."""
     for one in ast.walk(node):
         made = isinstance(one, ast.Call) and last_name(one.func) in makers
-        if made or dotted_target(one) in windows or _cuts_windows(one):
+        if made or dotted_target(one) in windows or _cuts_windows(one, ranges):
             return True
     return False
 
 
-def _cuts_windows(node: ast.AST) -> bool:
+def _is_range_of_places(node: ast.AST | None) -> bool:
+    """Whether this is `range(length - width)`, all places of windows."""
+    if not is_call(node, "range") or len(node.args) > 2:
+        return False
+    return any(isinstance(one, ast.Sub) for one in ast.walk(node))
+
+
+def _cuts_windows(node: ast.AST, ranges: Set[str] = frozenset()) -> bool:
     """Whether a loop, a list or `__getitem__` cuts `x[i : i + width]` at each place `i`."""
     if isinstance(node, ast.FunctionDef):
         index = node.args.args[1].arg if node.name == "__getitem__" and len(node.args.args) == 2 else ""
@@ -76,8 +84,7 @@ def _cuts_windows(node: ast.AST) -> bool:
         target, steps, inner = node.target, node.iter, node  # type: ignore[assignment]
     else:
         return False
-    each = is_call(steps, "range") and len(steps.args) < 3
-    shorter = each and any(isinstance(one, ast.Sub) for one in ast.walk(steps))
+    shorter = _is_range_of_places(steps) or dotted_target(steps) in ranges
     return shorter and isinstance(target, ast.Name) and any(_is_window(one, target.id) for one in ast.walk(inner))
 
 

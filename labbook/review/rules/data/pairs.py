@@ -8,9 +8,18 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import number
-from labbook.review.loaders import INPUTS, LABELS
-from labbook.review.names import SCOPES, dotted_target, last_name, named_values, of_type, walk
+from labbook.review.expressions import number, without_form
+from labbook.review.loaders import INPUTS, LABELS, find_loader
+from labbook.review.names import (
+    SCOPES,
+    dotted_target,
+    last_name,
+    named_values,
+    of_type,
+    parameters,
+    returned_values,
+    walk,
+)
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -291,3 +300,49 @@ def _begins_at_start(node: ast.Subscript) -> bool | None:
     if not isinstance(node.slice, ast.Slice) or node.slice.step is not None:
         return None
     return node.slice.lower is None or number(node.slice.lower) == 0
+
+
+@warning(
+    "arguments_swapped",
+    "Rice et al. 2017, Detecting argument selection defects: the same for names of results",
+    row="loop-bug",
+)
+def results_exchanged(code: Code, source: Source) -> Iterator[Hit]:
+    """Two results of a function, or two parts of a sample, are unpacked at each other's place, by the names of both."""
+    pairs = [(one.targets[0], one.value) for one in source.of_type(ast.Assign)]
+    for target, its in [*pairs, *((one.target, one.iter) for one in source.of_type(ast.For))]:
+        if is_call(its, "enumerate") and isinstance(target, ast.Tuple):
+            target = target.elts[-1]
+        given = [_bare_name(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
+        for names in _names_of_results(code, source, its) if len(set(given)) > 1 else ():
+            places = [at for at, (one, other) in enumerate(zip(given, names, strict=False)) if one != other]
+            swapped = len(names) == len(given) and [given[at] for at in places[::-1]] == [names[at] for at in places]
+            if swapped and len(places) == 2 and all(len(names[at]) > 1 for at in places):
+                first, second = (names[at] for at in places)
+                yield Hit(its, {"code": ast.unparse(its), "first": first, "second": second})
+                break
+
+
+def _names_of_results(code: Code, source: Source, node: ast.expr) -> Iterator[list[str]]:
+    """Yields the names of what a call returns, or of what a loader of the program has in each sample."""
+    loader, dataset, function = find_loader(code, source, node), None, None
+    if loader is not None and loader.call.args and not any("collate" in str(k.arg) for k in loader.call.keywords):
+        dataset = code.kind(loader.source, loader.call.args[0])
+    if dataset is not None and dataset.definition is not None:
+        function = code.method(*dataset.definition, "__getitem__")
+    elif dataset is not None and dataset.name.endswith(".TensorDataset"):
+        yield [_bare_name(one) for one in dataset.call.args]
+    elif isinstance(node, ast.Call):
+        function = code.function_named(source, node.func)
+    for value in returned_values(function[1]) if function is not None else ():
+        names = [_bare_name(one) for one in value.elts] if isinstance(value, ast.Tuple) else []
+        if function is not None and not set(names) <= set(parameters(function[1])):
+            yield names
+
+
+def _bare_name(node: ast.expr) -> str:
+    """The name of a value or of the rows that it is one of, without a plural: `mask` of `self.masks[i]`."""
+    node = without_form(node)
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return last_name(node).lower().removesuffix("s")

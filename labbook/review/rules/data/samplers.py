@@ -1,4 +1,4 @@
-"""Rules about the weights of a sampler: one per sample, not one per class."""
+"""Rules about what draws samples: weights of a sampler for each sample, seeds of all generators."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from labbook.review.violation import Hit, warning
 
 _COUNTS = {"bincount", "Counter", "value_counts", "unique"}
 _DEPTH = 4
+_GENERATORS = {"numpy.random": "numpy.random.seed", "random": "random.seed"}
+_NO_DRAWS = ("seed", "get_state", "set_state", "getstate", "setstate")
 _MOST_CLASSES = 20
 """Weights that are written out one by one are those of classes, up to this number. Source: chosen by us."""
 
@@ -60,3 +62,21 @@ def _is_counted(code: Code, source: Source, node: ast.expr, depth: int = 0) -> b
         parts = [made.left, made.right] if isinstance(made, ast.BinOp) else []
         is_count = False
     return is_count or (depth < _DEPTH and any(_is_counted(code, source, one, depth + 1) for one in parts))
+
+
+@warning("seeds_set", "PyTorch: Reproducibility", row="environment")
+def generator_left_out(code: Code, source: Source) -> Iterator[Hit]:
+    """A function for seeds leaves out the generator of Python or NumPy, from which the program draws numbers."""
+    seeds = [*code.calls.get("manual_seed", ()), *(pair for pair in code.calls.get("seed", ()))]
+    seeded = {where.dotted(call.func) for where, call in seeds}
+    makers = [(where.function(call), call) for where, call in seeds if where is source]
+    named = [one for one, _ in makers if one is not None and "seed" in one.name.lower()]
+    if not named or not seeded & {"torch.manual_seed", "paddle.seed"}:
+        return
+    for generator, seed in _GENERATORS.items():
+        calls = (pair for name, pairs in code.calls.items() if name not in _NO_DRAWS for pair in pairs)
+        draws = (call for where, call in calls if where.dotted(call.func).rpartition(".")[0] == generator)
+        first = next((call for call in draws if last_name(call.func)[:1].islower()), None)
+        if first is not None and seed not in seeded and last_name(first.func) != "default_rng":
+            yield Hit(named[0], {"function": named[0].name, "call": ast.unparse(first.func), "seed": f"{seed}(...)"})
+            return

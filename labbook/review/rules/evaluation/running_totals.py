@@ -51,8 +51,39 @@ def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
             is_total = start is not None and number(start) == 0.0
             is_measured = is_total and any(is_call(one, "sum", "item") for one in walk([statement]))
             is_measured |= is_evaluation and _is_value_of_batch(statement.value)
-            if is_measured and len(names) == 1 and _is_read_after(source, loop, name):
+            added = [one for one in loop.body if isinstance(one, ast.AugAssign) and dotted_target(one.target) == name]
+            is_reset = number(statement.value) == 0.0 and bool(added) and statement.lineno < added[0].lineno
+            is_only = len(names) == 1 + len(added)
+            if name and (is_measured or is_reset) and is_only and _is_read_after(source, loop, name):
                 yield Hit(statement, {"total": name, "code": ast.unparse(statement)})
+
+
+@warning("loop_left_early", "Python reference: break and return leave the loop", tier=1, row="loop-bug")
+def loop_left_early(code: Code, source: Source) -> Iterator[Hit]:
+    """A loop that trains on batches, or adds up over them, always leaves at the end of its first batch."""
+    for loop in source.of_type(ast.For):
+        end = loop.body[-1]
+        if not isinstance(end, (ast.Break, ast.Return)) or any(
+            isinstance(one, ast.Continue) for one in walk(loop.body)
+        ):
+            continue
+        trains = _has_call(loop, "backward") and _has_call(loop, "step") and _is_repeated(code, source, loop)
+        adds = [one for one in loop.body if isinstance(one, ast.AugAssign) and isinstance(one.op, ast.Add)]
+        if isinstance(loop.target, ast.Tuple) and (trains or len(adds) > 1):
+            yield Hit(
+                end, {"code": ast.unparse(end), "loop": f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"}
+            )
+
+
+def _has_call(loop: ast.For, name: str) -> bool:
+    return any(is_call(one, name) for one in walk(loop.body))
+
+
+def _is_repeated(code: Code, source: Source, loop: ast.For) -> bool:
+    """Whether a loop is within another one, or in a function that is called in one: a demonstration runs it once."""
+    function = source.function(loop)
+    calls = code.calls.get(function.name, ()) if function is not None else ()
+    return loop_of(source, loop) is not None or any(loop_of(where, call) is not None for where, call in calls)
 
 
 def _is_value_of_batch(node: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.expressions import number
+from labbook.review.expressions import number, without_form
 from labbook.review.gradient_flow import is_optimizer, is_scheduler
 from labbook.review.names import (
     LOOPS,
@@ -265,8 +265,21 @@ def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
                 for one in walk(node.body)
             )
             direction = metric_kind(value.removeprefix("self.")).direction if value else ""
+            measured = test.left if dotted_target(test.left) == value else test.comparators[0]
+            direction = direction or ("min" if value and _is_loss(code, source, measured) else "")
             if "best" in best and kept and direction == ("max" if lower else "min"):
                 yield Hit(test, {"metric": value, "test": ast.unparse(test), "right": ">" if lower else "<"})
+
+
+def _is_loss(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a value is just what a loss function or module of the framework returned, in another form."""
+    call = without_form(code.made(source, node) or node)
+    while is_call(call, "item") and isinstance(call.func, ast.Attribute):
+        call = without_form(code.made(source, call.func.value) or call.func.value)
+    if not isinstance(call, ast.Call):
+        return False
+    name = source.dotted(call.func) or getattr(code.kind(source, call.func), "name", "")
+    return re.fullmatch(r"(?:torch|paddle)\.nn\.(?:\w+Loss|functional\.(?:\w+_loss|cross_entropy))", name) is not None
 
 
 @warning("lr_schedule_wrong", "torch.optim.Optimizer: the rate of a step is that of `param_groups`", row="loop-bug")

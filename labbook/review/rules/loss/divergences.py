@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import constant, names_in, number, signed_terms
+from labbook.review.expressions import both_orders, constant, names_in, number, option_default, signed_terms
 from labbook.review.names import contains, dotted_target, last_name
 from labbook.review.rules.loss.formulas import is_subtracted
 from labbook.review.source_file import Source
@@ -17,6 +17,7 @@ from labbook.review.violation import Hit, warning
 _DIVERGENCE = re.compile(r"(?:^|_)(?:kl|kld|kl_?div|kl_?loss|divergence)(?:$|_)", re.IGNORECASE)
 _TEACHER = re.compile(r"teacher|(?:^|_)t_(?:logits?|out|outputs?|prob)", re.IGNORECASE)
 _STUDENT = re.compile(r"student|(?:^|_)s_(?:logits?|out|outputs?|prob)", re.IGNORECASE)
+_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 _REVERSED = re.compile(r"revers|rkl|mode_seeking|generalized_jsd|js_?div", re.IGNORECASE)
 
 
@@ -103,3 +104,53 @@ def divergence_swapped(code: Code, source: Source) -> Iterator[Hit]:
         first, second = ({"t": bool(_TEACHER.search(one)), "s": bool(_STUDENT.search(one))} for one in given)
         if first == {"t": True, "s": False} and second == {"t": False, "s": True}:
             yield Hit(call, {"call": ast.unparse(call.func)})
+
+
+@warning("posterior_collapse", "Kingma and Welling 2014, 2.3: both terms are sums for a sample", row="loop-bug")
+def divergence_outweighs(code: Code, source: Source) -> Iterator[Hit]:
+    """The divergence of an autoencoder is summed over its dimensions, the reconstruction averaged over all elements."""
+    for node, summed, averaged in _summed_beside_averaged(code, source):
+        if any(_sign_of_divergence(one) for one in ast.walk(summed)):
+            yield Hit(node, {"averaged": ast.unparse(averaged), "summed": ast.unparse(summed)})
+
+
+@warning("regularisation_dominates", "Ng 2011, Sparse autoencoder: the penalty is weighted by a number", row="gradient")
+def sparsity_outweighs(code: Code, source: Source) -> Iterator[Hit]:
+    """A penalty on activations is summed over them with a weight of 1 or more, and the loss averaged over elements."""
+    for node, summed, averaged in _summed_beside_averaged(code, source):
+        if any(is_call(one, "abs", "norm") for one in ast.walk(summed)):
+            yield Hit(node, {"averaged": ast.unparse(averaged), "summed": ast.unparse(summed)})
+
+
+def _summed_beside_averaged(code: Code, source: Source) -> Iterator[tuple[ast.BinOp, ast.expr, ast.expr]]:
+    """The sums of a distance averaged over all elements and of a term that is summed within a sample, weight 1 or more.
+
+    Returns:
+        The addition, what is summed, and what is averaged.
+    """
+    for node in (one for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Add)):
+        for one, other in both_orders(node):
+            averaged = code.made(source, one)
+            if averaged is None or not _is_averaged_distance(averaged):
+                continue
+            factors = [(1.0, other)]
+            if isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult):
+                pairs = both_orders(other)
+                known = [constant(code, source, one) or option_default(code, one) or 0.0 for one, _ in pairs]
+                factors = [(weight, term) for weight, (_, term) in zip(known, pairs, strict=True)]
+            for weight, term in factors:
+                summed = code.made(source, term)
+                calls = (one for one in ast.walk(summed) if isinstance(one, ast.Call)) if summed is not None else ()
+                if weight >= 1 and summed is not None and any(last_name(call.func) == "sum" for call in calls):
+                    yield node, summed, averaged
+
+
+def _is_averaged_distance(node: ast.expr) -> bool:
+    """Whether this is a distance of each element, averaged over all: `F.mse_loss(a, b)`, `(a - b).pow(2).mean()`."""
+    if not isinstance(node, ast.Call):
+        return False
+    if last_name(node.func) in _DISTANCES:
+        return not any(one.arg in ("reduction", "reduce", "size_average") for one in node.keywords)
+    inner = node.func.value if is_call(node, "mean") and isinstance(node.func, ast.Attribute) else None
+    text = ast.unparse(inner) if inner is not None and not node.args and not node.keywords else ""
+    return " - " in text and bool(re.search(r"\.(?:pow\(2\)|square\(\)|abs\(\))$|\*\* 2$", text))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import both_orders, made_of, signed_terms
-from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loops, of_type, walk
+from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loop_of, loops, of_type, walk
 from labbook.review.rules.model.attention_scores import attentions
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -188,10 +188,7 @@ def _is_judged(code: Code, source: Source, made: ast.Call, calls: list[ast.Call]
 )
 def noise_in_target(code: Code, source: Source) -> Iterator[Hit]:
     """A denoising model is compared with its own noisy input instead of the clean one."""
-    for call in (node for node in source.of_type(ast.Call) if len(node.args) == 2):
-        output, target = code.made(source, call.args[0]), dotted_target(call.args[1])
-        if not isinstance(output, ast.Call) or [dotted_target(one) for one in output.args] != [target] or not target:
-            continue
+    for call, target in _own_inputs(code, source):
         noisy = code.value(source, target, call)
         terms = [term for _, term in signed_terms(noisy)] if isinstance(noisy, ast.BinOp) else []
         drawn = (
@@ -212,3 +209,38 @@ def noise_on_scores(code: Code, source: Source) -> Iterator[Hit]:
             modes = [one for one in source.parents_of(node) if isinstance(one, (ast.If, ast.IfExp))]
             if "training" not in ast.unparse(function) and not modes:
                 yield Hit(node, {"noise": ast.unparse(node)})
+
+
+@warning(
+    "target_in_inputs", "Vincent et al. 2008, Denoising autoencoders: the target is the clean input", row="loop-bug"
+)
+def target_left_out(code: Code, source: Source) -> Iterator[Hit]:
+    """Training compares the output with its own input and ignores the target that evaluation compares it with."""
+    for call, name in _own_inputs(code, source):
+        loop = loop_of(source, call)
+        if not isinstance(loop, ast.For) or not any(is_call(one, "backward") for one in walk(loop.body)):
+            continue
+        names = [one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)]
+        read = {one.id for one in walk(loop.body) if isinstance(one, ast.Name)}
+        for other in names if name in names else ():
+            if other not in read and any(_is_compared(code, where, name, other) for where in code.sources):
+                yield Hit(call, {"input": name, "target": other})
+
+
+def _own_inputs(code: Code, source: Source) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of a loss with the output of a model and the very name that the model was given."""
+    for call in (node for node in source.of_type(ast.Call) if len(node.args) == 2):
+        output, target = code.made(source, call.args[0]), dotted_target(call.args[1])
+        if target and isinstance(output, ast.Call) and [dotted_target(one) for one in output.args] == [target]:
+            yield call, target
+
+
+def _is_compared(code: Code, source: Source, given: str, target: str) -> bool:
+    """Whether a file compares what a model makes of one name with another one, by a difference or a call."""
+    pairs = [(one.left, one.right) for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Sub)]
+    pairs += [(one.args[0], one.args[1]) for one in source.of_type(ast.Call) if len(one.args) == 2]
+    for left, right in pairs:
+        made = code.made(source, left) if dotted_target(right) == target else None
+        if isinstance(made, ast.Call) and [dotted_target(one) for one in made.args] == [given]:
+            return True
+    return False

@@ -102,6 +102,8 @@ def _ratio(code: Code, source: Source, node: ast.expr) -> ast.BinOp | None:
         if isinstance(inner, ast.List) and len(inner.elts) == 1:
             inner = inner.elts[0]
         made = code.made(source, inner)
+    while isinstance(made, ast.BinOp) and isinstance(made.op, ast.Mult):  # by a number, as that of the classes
+        made = next((one for one, other in both_orders(made) if number(other) is not None), None)
     return made if isinstance(made, ast.BinOp) and isinstance(made.op, ast.Div) else None
 
 

@@ -6,10 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import is_call
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import axis_of
-from labbook.review.names import Function, assigned_value, assigns, dotted_target, last_name, of_type, parameters
+from labbook.review.expressions import axis_of, constant, made_of, number, option_default
+from labbook.review.names import (
+    Function,
+    assigned_value,
+    assigns,
+    dotted_target,
+    last_name,
+    named_values,
+    of_type,
+    parameters,
+)
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -55,6 +64,38 @@ def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
         plain = not any(_OTHER_TERM.search(ast.unparse(step)) or _has_factor(step) for step in steps)
         if is_attention and plain and not any(map(_SCALE.search, texts)):
             yield Hit(products[0], {"scores": ast.unparse(products[0])})
+
+
+@warning(
+    "dropout_active_in_eval",
+    "torch.nn.functional.scaled_dot_product_attention: dropout is applied whatever the mode of the module",
+    row="loop-bug",
+)
+def fused_attention_dropout(code: Code, source: Source) -> Iterator[Hit]:
+    """A module gives fused attention a rate of dropout that does not depend on its mode."""
+    for call in code.calls_in(source, "scaled_dot_product_attention"):
+        rate, function = argument(call, 4, "dropout_p"), source.function(call)
+        cls = source.class_of(call)
+        if rate is None or function is None or cls is None or not code.is_module(source, cls):
+            continue
+        given = [*made_of(code, source, rate)]
+        is_parameter = any(last_name(one) in parameters(function)[1:] for one in given if isinstance(one, ast.Name))
+        by_mode = "train" in ast.unparse(function) or any("train" in last_name(one) for one in given)
+        if _is_positive(code, source, rate) and not is_parameter and not by_mode and code.calls.get("eval"):
+            yield Hit(call, {"rate": ast.unparse(rate)})
+
+
+def _is_positive(code: Code, source: Source, rate: ast.expr) -> bool:
+    """Whether a rate is a number above 0, or all numbers that the program gives its name are."""
+    name, known = last_name(rate), constant(code, source, rate)
+    if known is not None:
+        return known > 0
+    values = [value for where in code.sources for one, value, _ in named_values(where) if one == name]
+    values += [
+        one.value for where in code.sources for one in where.of_type(ast.AnnAssign) if last_name(one.target) == name
+    ]
+    numbers = [*map(number, values), option_default(code, rate)]
+    return any(numbers) and 0 not in numbers
 
 
 @warning("attention_mask_multiplied", "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug")

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.names import SCOPES, assigns, dotted_target, last_name, last_names, of_type, walk
 from labbook.review.source_file import Source
@@ -82,3 +83,19 @@ def token_without_parameter(code: Code, source: Source) -> Iterator[Hit]:
             inside = all(source.class_of(one) is cls for one in uses)
             if drawn and not wrapped and inside and len(uses) > 1:
                 yield Hit(node, {"name": name, "code": ast.unparse(node)})
+
+
+@warning("parameters_initialised_again", "torch.nn.Module: a new module has new random weights", row="loop-bug")
+def model_made_each_epoch(code: Code, source: Source) -> Iterator[Hit]:
+    """The loop over epochs makes a new model, so that each epoch begins with random weights."""
+    for loop in source.of_type(ast.For):
+        head = ast.unparse(loop.target) + ast.unparse(loop.iter)
+        if "epoch" not in head.lower() or not any(is_call(one, "backward") for one in walk(loop.body)):
+            continue
+        for statement in (one for one in loop.body if isinstance(one, ast.Assign)):
+            kind = code.kind(source, statement.value) if isinstance(statement.value, ast.Call) else None
+            name = dotted_target(statement.targets[0])
+            is_own = kind is not None and kind.call is statement.value and kind.definition is not None
+            is_loaded = any(is_call(one, *_LOADING) for one in walk(loop.body))
+            if name and is_own and not is_loaded and code.is_module(*kind.definition):  # type: ignore[union-attr, misc]
+                yield Hit(statement, {"code": ast.unparse(statement), "model": name})

@@ -48,15 +48,16 @@ def logits_not_permuted(code: Code, source: Source) -> Iterator[Hit]:
     """The loss is given (-1, classes) that `view` or `reshape` makes of (samples, classes, height, width)."""
     for name in _ENTROPIES:
         for call in code.calls_in(source, name):
-            shaped = call.args[0] if call.args else None
+            shaped = code.made(source, call.args[0]) if call.args else None
             if not is_call(shaped, "view", "reshape"):
                 continue
             of_module = bool(source.dotted(shaped.func))
             given = shaped.args[0] if of_module else shaped.func.value  # type: ignore[attr-defined]
             form = shaped.args[1 if of_module else 0 :]
             form = form[0].elts if len(form) == 1 and isinstance(form[0], (ast.List, ast.Tuple)) else form
-            made = code.made(source, given)
-            end = _last_layer(code, source, made.func) if isinstance(made, ast.Call) else None
+            origins = code.origins(source, given)  # of a parameter, what the only call gives it
+            where, made = origins[0] if len(origins) == 1 else (source, code.made(source, given))
+            end = _last_layer(code, where, made.func) if isinstance(made, ast.Call) else None
             # A picture of one point has one label, which nobody flattens.
             labels = call.args[1] if len(call.args) > 1 else None
             flat = is_call(labels, "view", "reshape", "flatten")

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, receiver
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import default_number, number
 from labbook.review.names import assigned_value, assigns, dotted_target, last_name, loop_of, of_type, walk
@@ -15,6 +15,7 @@ from labbook.review.violation import Hit, warning
 
 _RECURRENT = re.compile(r"(?:torch|paddle)\.nn\.(?:Simple)?(?:RNN|LSTM|GRU)(?:Cell)?")
 _STATE = re.compile(r"(?:^|_)(?:h|hx|hid|hidden|states?|hidden_state|h_n|carry)$")
+_TURNED = re.compile(r"\.(?:t|transpose|permute|swapaxes)\(|\.m?T\b|rearrange")
 _STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "init_state", "initial_state")
 
 
@@ -130,6 +131,35 @@ def state_not_transposed(code: Code, source: Source) -> Iterator[Hit]:
             is_view = owner is not None and last_name(call.func) in ("view", "reshape") and dotted_target(owner) == name
             if is_view and len(form) == 2 and not _is_assigned_again(scope, name, call):
                 yield Hit(call, {"code": ast.unparse(call), "state": name})
+
+
+@warning(
+    "reshaped_not_permuted",
+    "PyTorch examples, word_language_model: `batchify` transposes; view fills one row after the other",
+    row="loop-bug",
+)
+def stream_interleaved(code: Code, source: Source) -> Iterator[Hit]:
+    """A stream is made rows of a batch by `view(-1, batch)`, and the next row is read as the next step of each."""
+    for call in code.calls_in(source, "view", "reshape") if any(map(_reads_next_rows, code.sources)) else ():
+        stream, function = receiver(call), source.function(call)
+        if (
+            stream is None
+            or len(call.args) != 2
+            or _TURNED.search(ast.unparse(function or source.statement(call) or call))
+        ):
+            continue
+        columns, cut = ast.unparse(call.args[1]), code.made(source, stream)
+        parts = ast.walk(cut) if isinstance(cut, ast.Subscript) or is_call(cut, "narrow") else ()
+        products = (one for one in of_type(parts, ast.BinOp) if isinstance(one.op, ast.Mult))
+        if any(columns in (ast.unparse(one.left), ast.unparse(one.right)) for one in products):
+            yield Hit(call, {"code": ast.unparse(call), "columns": columns})
+
+
+def _reads_next_rows(source: Source) -> bool:
+    """Whether a file reads the rows `x[i:i + n]` and, as their targets, those that begin at `x[i + 1]`."""
+    cuts = (one for one in source.of_type(ast.Subscript) if isinstance(one.slice, ast.Slice) and one.slice.lower)
+    starts = {(ast.unparse(one.value), ast.unparse(one.slice.lower)) for one in cuts}  # type: ignore[attr-defined]
+    return any((rows, f"{start} + 1") in starts for rows, start in starts)
 
 
 def _last_states(code: Code, source: Source) -> Iterator[tuple[ast.AST, str, Kind]]:

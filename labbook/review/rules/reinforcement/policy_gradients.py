@@ -38,7 +38,7 @@ _HOLDING = frozenset({"sum", "list", "reversed", "as_tensor", "FloatTensor", "ar
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
 
 
-@warning("reward_falling", "Sutton and Barto, Reinforcement Learning (2018), chapter 13")
+@warning("reward_falling", "Sutton and Barto, Reinforcement Learning (2018), chapter 13", row="loop-bug")
 def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
     """A loss is log-probability times reward or advantage without a minus, so that good actions become less likely."""
     maximises = any(isinstance(node, ast.keyword) and node.arg == "maximize" for node in source.nodes)
