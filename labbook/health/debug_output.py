@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 from labbook.health.evidence.layer_history import Module, modules_of, parameters_of
@@ -15,6 +16,7 @@ from labbook.model.signals import Signals
 
 _LAYERS = 60
 _PARAMETERS = 60
+_MOST_OF_THEM = 0.8
 _LEAVES = 6
 _CLASSES = 200
 """Classes of a batch that are written; where there are as many, there may be more."""
@@ -117,7 +119,7 @@ def _look(module: Module, step: int) -> dict[str, Any]:
 
 
 def parameters(signals: Signals) -> dict[str, Any]:
-    """Returns each parameter at the last look; empty when none was inspected.
+    """Returns the parameters at the last step at which most were inspected; empty when none was.
 
     Returns:
         `step`, `left_out`, and `rows`: `name`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,
@@ -125,18 +127,23 @@ def parameters(signals: Signals) -> dict[str, Any]:
         and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
+    # Before a model has run through, the parameters of an optimizer have no names; later they are listed with theirs.
+    seen = [p for p in seen if p.module] or seen
     if signals.trainings:  # of each training alike: those of the last one
         seen = list({(p.name, p.shape): p for p in seen}.values())
     if not seen:
         return {}
-    last = max(p.history[-1][0] for p in seen)
+    # Several optimizers have steps of their own.
+    looks = Counter(step for p in seen for step, _ in p.history)
+    last = max(step for step, count in looks.items() if count >= _MOST_OF_THEM * max(looks.values()))
+    seen = [p for p in seen if any(step == last for step, _ in p.history)]
     return {
         "step": last,
         "left_out": max(0, len(seen) - _PARAMETERS),
         "rows": [
             {
                 "name": p.name,
-                "shape": "x".join(map(str, p.shape)) or "scalar",
+                "shape": "x".join(map(str, p.shape)) or ("scalar" if p.module else ""),
                 "trainable": p.trainable,
                 "weight": _round_value(row.get("w")),
                 "gradient": _round_value(row.get("g")),
@@ -147,7 +154,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
                 "gradient_bad": row.get("g_bad", 0),
             }
             for p in seen[:_PARAMETERS]
-            for row in [p.history[-1][1]]
+            for row in [dict(p.history)[last]]
         ],
     }
 
