@@ -16,7 +16,7 @@ from labbook.capture.metric_names import (
     has_split,
     metric_name,
 )
-from labbook.model.metric_kinds import COUNTERS, SPLITS, metric_kind
+from labbook.model.metric_kinds import COUNTERS, SPLITS, metric_kind, name_words
 
 _NUMBER = (
     r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
@@ -145,7 +145,7 @@ class _NamedValues:
         value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows, whole=is_reward)
         if value is None:
             return
-        if not self.is_placed and _SPREAD.match(line, match.end()):
+        if not self.is_placed and "mean" not in name_words(name) and _SPREAD.match(line, match.end()):
             name = f"mean_{name}"
         name = self._distinguish(self._with_split(name, match), start)
         mean = _AVERAGE.match(line, match.end()) if has_split(name) and not match["of"] else None

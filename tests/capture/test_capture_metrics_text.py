@@ -263,6 +263,8 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
             for spread in (" +/- 0.01", "±0.01", " (+- 0.01)")
         ],
         ("epoch 5 f1 0.5 ± 0.01", {"f1": [(5, 0.5)]}),
+        ("mean_reward:474.20 +/- 51.67", {"mean_reward": [(1, 474.2)]}),
+        ("|  ep_rew_mean | 99.5 |\n|  fps | 68 |\n|  ep_rew_mean | 187 |", {"ep_rew_mean": [(1, 99.5), (2, 187.0)]}),
         ("correlation 0.73", {"correlation": [(1, 0.73)]}),
         ("a correlation 0.73 was found", {}),
         ("  Class  Images  mAP50  mAP50-95: 100%|█| 1/1\n    all       4  0.700     0.500\n    cat       2  0.1  0.2",
