@@ -133,6 +133,12 @@ def _flags_of_user(values):
     return sys.argv[0], {flag.name: flag.value for flag in own}, {flag.name: flag.default for flag in own}
 
 
+def _settings_of_net(net):
+    """What a net of skorch trains with, as one of the candidates of a search, and the default values of its class."""
+    plain = {at: value for at, value in net.get_params(deep=False).items() if type(value) in (int, float, str, bool)}
+    return "NeuralNet", plain, _signature(sys.modules["skorch.net"].NeuralNet)[1]
+
+
 def _hyperparameters(module):
     """What a module saved; of a library's module, as of a `Trainer`, without the many that have their default."""
     kind = type(module)
@@ -178,7 +184,7 @@ PARSERS = {
     "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
     "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
     "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
-    "skorch.net": _watch_given("NeuralNet.__init__", "skorch"),
+    "skorch.net": _watch_kept("NeuralNet.initialize", "skorch", _settings_of_net),
     "keras.src.trainers.trainer": _watch_kept("Trainer.compile", "keras", _keras_optimizer),
     "keras.src.backend.torch.trainer": _watch_given("TorchTrainer.fit", "keras"),
 }

@@ -352,3 +352,12 @@ def test_the_variable_of_a_loop_is_no_constant_of_the_script():
     events.append({"k": "arguments", "source": "constants", "name": "b.py", "values": {"lr": 0.5}})
     run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
     assert [(one.name, dict(one.values)) for one in run.arguments] == [("a.py", {"epochs": 3}), ("b.py", {"lr": 0.5})]
+
+
+def test_settings_that_differ_between_the_candidates_of_a_search_are_not_those_of_the_run():
+    events = [
+        {"k": "arguments", "source": "skorch", "name": "NeuralNet", "values": {"lr": lr, "max_epochs": 3}}
+        for lr in (0.1, 0.01)
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    assert [dict(one.values) for one in run.arguments] == [{"max_epochs": 3}]
