@@ -29,4 +29,5 @@ def test_what_a_model_computes_on_access_is_not_asked_for():
 
     recurrent = torch.nn.GRU(4, 4, num_layers=2, dropout=0.1)
     model = torch.nn.Sequential(Configured(4, 4), recurrent)
+    asked.clear()
     assert stochastic_modules(model.modules(), torch.nn.modules.batchnorm._BatchNorm) == [recurrent] and not asked
