@@ -72,11 +72,25 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
 def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the state of a framework with the name of the model that is called, instead of a module that holds it.
 
-    The loss of a Gaussian process of GPyTorch holds the model that it is computed of; a wrapper of Opacus calls it.
+    The loss of a Gaussian process of GPyTorch holds the model that it is computed of; a wrapper of Opacus calls it. So
+    does a loss that is called and returns a scalar: it names its model, or the one part that has all parameters.
     """
-    total, roots = state.get("parameters"), {str(model.get("root")) for model in called}
-    whole = isinstance(total, int) and all(model.get("parameters", 0) >= _WHOLE * total for model in called)
-    return {**state, "model": roots.pop()} if whole and len(roots) == 1 else state
+    total = state.get("parameters")
+    if not isinstance(total, int) or any(model.get("parameters", 0) < _WHOLE * total for model in called):
+        return state
+    losses = [model for model in called if _is_loss(model)]
+    roots = {str(model.get("root")) for model in called if model not in losses}
+    if not roots and len(losses) == 1:
+        rows = as_rows(losses[0].get("rows"))
+        parts = [row for row in rows if row.get("depth") == 1 and row.get("total", 0) >= _WHOLE * total]
+        roots = {str(row.get("type")) for row in parts} if "loss" in str(losses[0].get("root")).lower() else roots
+    return {**state, "model": roots.pop()} if len(roots) == 1 else state
+
+
+def _is_loss(model: Mapping[str, Any]) -> bool:
+    """Whether a model with parts returns nothing but a scalar."""
+    rows = as_rows(model.get("rows"))
+    return len(rows) > 1 and str(rows[0].get("output") or "") == "scalar"
 
 
 def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[str, Any]]:

@@ -27,6 +27,19 @@ def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts
     assert (rows["model"], rows["parameters"]) == ("Net, Probe", "200")
 
 
+def test_the_model_is_that_of_a_loss_which_is_called():
+    part = {"name": "model", "type": "Encoder", "depth": 1, "total": 100}
+    loss = {"root": "RankingLoss", "parameters": 100, "rows": [{"output": "scalar", "depth": 0}, part]}
+    for called, name in (
+        ((loss,), "Encoder"),
+        (({**loss, "root": "Diffusion"},), "RankingLoss"),
+        (({**loss, "rows": loss["rows"] + [part]},), "Encoder"),
+        (({**loss, "rows": [{"output": "8x2", "depth": 0}, part]},), "RankingLoss"),
+        (({**loss, "root": "MarginalLogLikelihood"}, {"root": "Process", "parameters": 100}), "Process"),
+    ):
+        assert rows_of(called=called, model="RankingLoss", parameters=100, trainable=100)["model"] == name
+
+
 @pytest.mark.parametrize(
     ("called", "named"),
     [
