@@ -54,6 +54,8 @@ _BATCH = re.compile(
 )
 _OF = re.compile(r"[ ]{0,6}/[ ]{0,6}(\d{1,15})(?![\d.])")
 _LABEL = re.compile(r"(?<![\w./-])([A-Za-z]\w{0,30})[\s|:\[\]>-]{1,5}ep(?:och)?\b", re.IGNORECASE)
+_NAMED_RESULT = re.compile(r"\W{0,6}([A-Za-z][\w-]{0,30})[ ][\w@/-]{1,40}[ ]?[:=][ ]?[-+\d.e]{1,20}%?\s*")
+"""A line with a single result and the word before it: "Baseline MAE: 13.9"."""
 _MOST_LABELS = 3
 """Trainings of a program whose values a word before the epoch separates. Source: chosen by us; folds are more."""
 _SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
@@ -147,7 +149,8 @@ def _place_of(line: str) -> _Place:
     found = _STEP.search(line) or _BATCH.search(line) or _EPISODE.search(line)
     group = next((n for n, text in enumerate(found.groups(), 1) if text is not None), 0) if found else 0
     total = _OF.match(line, found.end(group)) if found and group else None
-    epoch, label = _EPOCH.search(line), _LABEL.search(line)
+    epoch = _EPOCH.search(line)
+    label = _LABEL.search(line) if epoch else None if found else _NAMED_RESULT.fullmatch(line)
     number = next((text for text in epoch.groups() if text is not None), "") if epoch else ""
     return _Place(
         int(found[group]) if found and group else None,
@@ -160,8 +163,12 @@ def _place_of(line: str) -> _Place:
 def _split_by_label(name: str, points: _Points) -> list[tuple[str, _Points]]:
     """Returns the points of a metric, apart for each of several trainings that the lines name, the last one first.
 
-    "teacher | epoch 0 | acc 0.8", and when that has ended "student | epoch 0 | acc 0.4".
+    "teacher | epoch 0 | acc 0.8", and when that has ended "student | epoch 0 | acc 0.4". So are results with a name of
+    their own: "Model MAE: 6.5", "Baseline MAE: 13.9".
     """
+    words = [place.label for place in points.places]
+    if all(words) and len(set(words)) == len(words) > 1 and not any(place.is_named for place in points.places):
+        return [(f"{place.label}_{name}", points.select([n])) for n, place in enumerate(points.places)]
     blocks = [list(block) for _, block in groupby(range(len(points.places)), lambda n: points.places[n].label)]
     labels = {points.places[block[0]].label: points.select(block) for block in blocks}
     is_measured = name.lower() in ("loss", "lr")  # the probe records those of each optimizer
