@@ -122,12 +122,14 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
 
 def _trainer_goal(run: Run) -> MetricGoal | None:
     """Returns the metric by which the program has its trainer choose the best model; "loss" is the trainer's own."""
-    for values in (each.values for each in run.arguments if each.source == "transformers"):
-        wanted = values.get("metric_for_best_model")
-        if isinstance(wanted, str) and wanted not in ("", "loss"):
-            name = named_metric([s.name for s in run.series], f"eval_{wanted.removeprefix('eval_')}")
-            if name:
-                return MetricGoal(name, {True: "max", False: "min"}.get(values.get("greater_is_better"), ""))
+    for values in (each.values for each in run.arguments if each.source in ("transformers", "lightning")):
+        monitor, metric = values.get("monitor"), values.get("metric_for_best_model")
+        if isinstance(metric, str) and metric not in ("", "loss"):
+            monitor = f"eval_{metric.removeprefix('eval_')}"
+        name = named_metric([s.name for s in run.series], monitor) if isinstance(monitor, str) else ""
+        if name:
+            greater = values.get("greater_is_better", {"max": True, "min": False}.get(str(values.get("mode"))))
+            return MetricGoal(name, "" if greater is None else "max" if greater else "min")
     return None
 
 
