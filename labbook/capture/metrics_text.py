@@ -59,6 +59,9 @@ _NAMED_RESULT = re.compile(r"\W{0,6}([A-Za-z][\w-]{0,30})[ ][\w@/-]{1,40}[ ]?[:=
 _MOST_LABELS = 3
 """Trainings of a program whose values a word before the epoch separates. Source: chosen by us; folds are more."""
 _SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
+_FLAG = re.compile(r"\w['\"]?[=:][ ]?(?:None|True|False)\b")
+_FLAGS = 3
+"""Options with these values from which on a line is that of the options of a program. Source: chosen by us."""
 _MESSAGE = re.compile(r"\s*(?:[\w.]{1,80}(?:Error|Exception|Warning)\b|Namespace\(|usage:)")
 
 
@@ -118,7 +121,7 @@ def metrics_from_console(text: str) -> list[Series]:
     for line in text.splitlines():
         line = line[:_MAX_LINE]
         quoted, before = _SOURCE_LINE.match(before), line
-        is_text = quoted or not _GATE.search(line) or _MESSAGE.match(line)
+        is_text = quoted or not _GATE.search(line) or _MESSAGE.match(line) or len(_FLAG.findall(line)) >= _FLAGS
         pairs, running = ([], set()) if is_text else read_line(line)
         places: dict[str, int] = {}
         if not pairs:

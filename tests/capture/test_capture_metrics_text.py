@@ -264,6 +264,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ],
         ("epoch 5 f1 0.5 ± 0.01", {"f1": [(5, 0.5)]}),
         ("mean_reward:474.20 +/- 51.67", {"mean_reward": [(1, 474.2)]}),
+        ("trainer: amp=True, box=7.5, cache=False, iou=0.7, cfg=None, weight_decay=0.0005", {}),
         ("Net MAE: 6.525\nBaseline MAE: 13.895", {"Net_MAE": [(1, 6.525)], "Baseline_MAE": [(1, 13.895)]}),
         ("Net MAE: 6.525\nNet MAE: 6.5", {"MAE": [(1, 6.525), (2, 6.5)]}),
         ("|  ep_rew_mean | 99.5 |\n|  fps | 68 |\n|  ep_rew_mean | 187 |", {"ep_rew_mean": [(1, 99.5), (2, 187.0)]}),
