@@ -54,17 +54,21 @@ def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
         if isinstance(options, Mapping):
             facts = {**facts, "options": {name: value for name, value in options.items() if name not in named}}
         row = _optimizer(facts, limits) | {"differing": named}
-        key = str({**row, "elements": ""} if named else row)  # models of another size are in the table as well
-        found.setdefault(key, row | {"alike": 0})["alike"] += 1
+        found.setdefault(str(row), row | {"alike": 0})["alike"] += 1
     return list(found.values())
 
 
 def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the state of a framework with the parameters of the models of all phases: it has those of the last."""
+    """Returns the state of a framework with the parameters of the models of all phases: it has those of the last.
+
+    Another model of the same class is the first one anew, as one that was pruned.
+    """
     models = {facts.get("trains"): facts for facts in optimizers if isinstance(facts.get("parameters"), int)}
     if len(models) < 2:
         return state
     names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
+    if len(names) == 1:
+        return state
     totals = {name: sum(facts.get(name) or 0 for facts in models.values()) for name in ("parameters", "trainable")}
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
 
@@ -136,14 +140,11 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
             continue
         shown[str(key)] = _option(value)
     shown |= _options_of_groups(options, groups)
-    elements = [group.get("elements") for group in as_rows(groups)]
-    known = [e for e in elements if isinstance(e, int)]
     return {
         "type": str(facts.get("type") or ""),
         "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),
         "first_rate": _first_rate(options, groups),
-        "groups": len(elements),
-        "elements": numbers.count(sum(known)) if known else "",
+        "groups": len(as_rows(groups)),
         "closure": bool(facts.get("closure")),
         "summed": count_summed_losses(facts),
         "losses": _loss_names(facts),

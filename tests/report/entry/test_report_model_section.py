@@ -25,6 +25,8 @@ def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts
     assert rows_of(*two, **state)["parameters"] == "100"
     rows = rows_of(*two, captured={"phases": {"count": 3}}, **state)
     assert (rows["model"], rows["parameters"]) == ("Net, Probe", "200")
+    rows = rows_of(*({**each, "root": "Net"} for each in two), captured={"phases": {"count": 2}}, **state)
+    assert rows["parameters"] == "100"  # pruned, or made anew
 
 
 def test_the_model_is_that_of_a_loss_which_is_called():
