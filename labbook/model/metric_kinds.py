@@ -58,7 +58,8 @@ COUNTERS = frozenset({
 SPLITS = {
     "train": "train", "training": "train", "tr": "train", "trn": "train", "训练": "train",
     "val": "val", "vali": "val", "valid": "val", "validation": "val", "验证": "val",
-    "eval": "val", "evaluation": "val", "dev": "val", "holdout": "val", "va": "val",
+    "eval": "val", "evaluation": "val", "dev": "val", "va": "val",
+    "holdout": "val", "heldout": "val", "held-out": "val", "hold-out": "val",
     "test": "test", "testing": "test", "te": "test", "tst": "test", "测试": "test",
 }  # fmt: skip
 _SPLIT_ORDER = {"val": 0, "test": 1, "": 2, "train": 2}

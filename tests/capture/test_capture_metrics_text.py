@@ -263,6 +263,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
             for spread in (" +/- 0.01", "±0.01", " (+- 0.01)")
         ],
         ("epoch 5 f1 0.5 ± 0.01", {"f1": [(5, 0.5)]}),
+        ("step 0 rec loss: 0.8\nheld-out rec loss: 0.2", {"rec_loss": [(0, 0.8)], "val/rec_loss": [(1, 0.2)]}),
         ("mean_reward:474.20 +/- 51.67", {"mean_reward": [(1, 474.2)]}),
         ("trainer: amp=True, box=7.5, cache=False, iou=0.7, cfg=None, weight_decay=0.0005", {}),
         ("Net MAE: 6.525\nBaseline MAE: 13.895", {"Net_MAE": [(1, 6.525)], "Baseline_MAE": [(1, 13.895)]}),
