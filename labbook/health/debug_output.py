@@ -39,10 +39,15 @@ def batches(signals: Signals) -> list[dict[str, Any]]:
 
 
 def _merge_labels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows of a batch; labels that are also an input of the model have the name of the input."""
+    """Returns the rows of a batch; labels that are also an input of the model have the name of the input.
+
+    Not the first input if that is a sequence of whole numbers: its target may be the same ones in another order.
+    """
     found: list[dict[str, Any]] = []
     for row in rows:
-        twin = next((other for other in found if row["role"] == "label" and _looks(other) == _looks(row)), None)
+        is_sequence = "int" in row["dtype"] and "x" in row["shape"]
+        others = found[is_sequence:] if row["role"] == "label" else ()
+        twin = next((other for other in others if _looks(other) == _looks(row)), None)
         if twin is None:
             found.append(row)
         else:

@@ -136,6 +136,13 @@ def test_labels_that_the_model_gets_too_are_one_row(dtype, role):
     assert [(row["leaf"], row["role"], row["classes"]) for row in rows] == [("labels", role, 2)]
 
 
+def test_a_sequence_that_the_model_reverses_is_its_input():
+    tokens = {"shape": [8, 5], "dtype": "int64", "min": 0, "max": 9, "mean": 4.5, "std": 2.5}
+    leaves = [{"path": "0", "role": "input", **tokens}, {"path": "target", "role": "label", **tokens}]
+    rows = debug_output.batches(Signals("torch", batches=({"step": 1, "phase": "train", "leaves": leaves},)))
+    assert [(row["leaf"], row["role"]) for row in rows] == [("0", "input"), ("target", "label")]
+
+
 @pytest.mark.parametrize(
     ("dtype", "high", "classes", "count"),
     [
