@@ -214,9 +214,9 @@ def _model_sizes(trainings: Sequence[Training]) -> list[int]:
     return [sum(o.get("parameters", 0) for o in one.phases[-1].optimizers) for one in trainings]
 
 
-def _batch_sizes(trainings: Sequence[Training]) -> list[int]:
+def _batch_sizes(trainings: Sequence[Training]) -> list[float]:
     """Returns the usual number of samples of a step of each training, 0 where unknown."""
-    sizes = []
+    sizes: list[float] = []
     for one in trainings:
         index = one.last_optimizer.get("index", 0)
         steps = one.process.events_of_kind(Step)
