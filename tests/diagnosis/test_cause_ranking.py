@@ -396,28 +396,3 @@ def test_one_rank_is_one_process(family_of: Callable[[str], str]) -> None:
     assert family_of("".join(f"[rank0]: {line}\n" for line in text.splitlines())) == "cuda_oom"
     ranks = zip((first, last), (1, 0), strict=True)
     assert family_of("".join(f"[rank{n}]: {line}\n" for one, n in ranks for line in one.splitlines())) != "cuda_oom"
-
-
-MISSING = "[Errno 2] No such file or directory: './model/history.txt'"
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "line", "cause", "fix"),
-    [
-        (
-            "FileNotFoundError",
-            MISSING,
-            "with open(path + '/history.txt', 'a') as file:",
-            "output folder",
-            "os.makedirs",
-        ),
-        ("FileNotFoundError", MISSING, 'history = open(path, "w", encoding="utf-8")', "output folder", "os.makedirs"),
-        ("FileNotFoundError", MISSING, "with open(path) as file:", "not downloaded", "os.path.abspath"),
-        ("FileNotFoundError", MISSING, "frame = pd.read_csv(path)", "not downloaded", "os.path.abspath"),
-        ("TypeError", "Object of type float32 is not JSON serializable", "json.dump(r, f)", "json.dump", "float(x)"),
-    ],
-)
-def test_the_line_that_writes_tells_the_cause(kind, message, line, cause, fix):
-    frames = (Frame("/home/a/train.py", 3, "<module>", line, user=True),)
-    found = diagnose(Evidence(exceptions=(error(message, kind, frames=frames),), framework="torch"), MATCHER).primary
-    assert cause in found.causes[0] and fix in found.fixes[0]

@@ -214,15 +214,15 @@ def _model_sizes(trainings: Sequence[Training]) -> list[int]:
     return [sum(o.get("parameters", 0) for o in one.phases[-1].optimizers) for one in trainings]
 
 
-def _batch_sizes(trainings: Sequence[Training]) -> list[float]:
+def _batch_sizes(trainings: Sequence[Training]) -> list[int]:
     """Returns the usual number of samples of a step of each training, 0 where unknown."""
-    sizes: list[float] = []
+    sizes: list[int] = []
     for one in trainings:
         index = one.last_optimizer.get("index", 0)
         steps = one.process.events_of_kind(Step)
-        found = [step.get("samples", 0) for step in steps if step.get("opt", 0) == index] or [0]
+        found = [size for step in steps if step.get("opt", 0) == index and (size := step.get("samples", 0))] or [0]
         # Of two sizes the smaller one is that of the last batch of each epoch.
-        sizes.append(max(found) if len(set(found)) <= _SIZES_OF_A_LOADER else median_high(found))
+        sizes.append(int(max(found) if len(set(found)) <= _SIZES_OF_A_LOADER else median_high(found)))
     return sizes
 
 

@@ -295,17 +295,6 @@ def test_models_of_other_sizes_are_tried_and_those_of_folds_are_not(sizes, param
     assert [row["params"] for row in facts["rows"]] == params and ("mean" in facts) == (not params[0])
 
 
-@pytest.mark.parametrize(("sizes", "tried"), [((128, 99, 64, 35), [128, 64]), ((128, 99, 128, 35), [])])
-def test_the_size_of_a_batch_is_not_that_of_the_last_one(sizes, tried):
-    process, left = events("O0 s0 s0 O1 s1 s1")[0], iter(sizes)
-    made = [
-        {**e, "options": {}} if e["k"] == "optimizer" else {**e, "samples": next(left)} if e["k"] == "step" else e
-        for e in process.events
-    ]
-    facts = successive_trainings(run_of(3.0, 0.5), [ProcessEvents("0.jsonl", tuple(made))])
-    assert [row["params"]["batch_size"] for row in facts["rows"] if row["params"]] == tried
-
-
 @pytest.mark.parametrize(
     ("rates", "params"),
     [
