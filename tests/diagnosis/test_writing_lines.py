@@ -24,6 +24,7 @@ MISSING = "[Errno 2] No such file or directory: './model/history.txt'"
         ("FileNotFoundError", MISSING, 'history = open(path, "w", encoding="utf-8")', "output folder", "os.makedirs"),
         ("FileNotFoundError", MISSING, "with open(path) as file:", "not downloaded", "os.path.abspath"),
         ("FileNotFoundError", MISSING, "frame = pd.read_csv(path)", "not downloaded", "os.path.abspath"),
+        ("PicklingError", "Cannot pickle closed files", 'learn.export("a.pkl")', "open resource", "Open files"),
         ("TypeError", "Object of type float32 is not JSON serializable", "json.dump(r, f)", "json.dump", "float(x)"),
     ],
 )
