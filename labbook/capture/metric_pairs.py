@@ -16,7 +16,7 @@ from labbook.capture.metric_names import (
     has_split,
     metric_name,
 )
-from labbook.model.metric_kinds import COUNTERS, SPLITS, metric_kind
+from labbook.model.metric_kinds import COUNTERS, SPLITS, metric_kind, name_words
 
 _NUMBER = (
     r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
@@ -61,7 +61,7 @@ _NEAR = 200
 """Characters before a number that may say what it is of."""
 _WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
 _PART_OF_LOSS = re.compile(
-    r"recon\w*|kld?|adv\w*|aux\w*|commit\w*|content|style|percept\w*|physics|pde|policy|value|actor|critic|box|obj|mask",
+    r"rec|recon\w*|kld?|adv\w*|aux\w*|commit\w*|content|style|percept\w*|physics|pde|policy|value|actor|critic|box|obj|mask",
     re.IGNORECASE,
 )
 """The word before the name of a loss that is one of several terms. Source: chosen by us."""
@@ -145,7 +145,7 @@ class _NamedValues:
         value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows, whole=is_reward)
         if value is None:
             return
-        if not self.is_placed and _SPREAD.match(line, match.end()):
+        if not self.is_placed and "mean" not in name_words(name) and _SPREAD.match(line, match.end()):
             name = f"mean_{name}"
         name = self._distinguish(self._with_split(name, match), start)
         mean = _AVERAGE.match(line, match.end()) if has_split(name) and not match["of"] else None
@@ -182,8 +182,8 @@ class _NamedValues:
             if first and first not in COUNTERS:
                 self.values = {f"{first}_{n}" if n == name else n: number for n, number in self.values.items()}
             full = f"{word[1]}_{name}"
-        elif name == "loss" and word is not None and _PART_OF_LOSS.fullmatch(word[1]):
-            full = f"{word[1]}_{name}"
+        elif name.rpartition("/")[2] == "loss" and word is not None and _PART_OF_LOSS.fullmatch(word[1]):
+            full = f"{name.removesuffix('loss')}{word[1]}_loss"
         self._words_before.setdefault(full, word[1] if word is not None else "")
         return full
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from labbook.capture.metric_names import data_split, has_split, metric_name
+from labbook.model.metric_kinds import metric_kind
 
 _BARS = re.compile("[|│┃]")
 _RULE = re.compile(r"[\s|│┃+\-=_:.━─═┏┓┗┛┡┩╇┳┻┠┨├┤┼┌┐└┘┬┴╞╡╪╤╧]*")
@@ -107,7 +108,8 @@ def _select_metrics(pairs: list[tuple[str, str]]) -> list[tuple[str, float]]:
         named = metric_name(name)
         if named is None or named[0] == "lr" or _NUMBER.fullmatch(text) is None:
             continue
-        if not named[1] and "." not in text:
+        is_reward = metric_kind(named[0]).quantity == "reward"  # printed with three digits, as 99.5 and 187
+        if not named[1] and not is_reward and "." not in text:
             continue
         part = data_split(name)
         full = named[0] if not part or has_split(named[0]) else f"{part}/{named[0]}"

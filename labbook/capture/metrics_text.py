@@ -17,6 +17,7 @@ from labbook.capture.metric_names import GATE, has_split, may_be_goal
 from labbook.capture.metric_pairs import read_line
 from labbook.capture.metric_tables import TableReader
 from labbook.model.downsampling import downsample
+from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
 from labbook.model.series import Series
 
 _MAX_LINE = 2000
@@ -54,9 +55,15 @@ _BATCH = re.compile(
 )
 _OF = re.compile(r"[ ]{0,6}/[ ]{0,6}(\d{1,15})(?![\d.])")
 _LABEL = re.compile(r"(?<![\w./-])([A-Za-z]\w{0,30})[\s|:\[\]>-]{1,5}ep(?:och)?\b", re.IGNORECASE)
+_NAMED_RESULT = re.compile(r"\W{0,6}([A-Za-z][\w-]{0,30})[ ][\w@/-]{1,40}[ ]?[:=][ ]?[-+\d.e]{1,20}%?\s*")
+"""A line with a single result and the word before it: "Baseline MAE: 13.9"."""
 _MOST_LABELS = 3
 """Trainings of a program whose values a word before the epoch separates. Source: chosen by us; folds are more."""
 _SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
+_FLAG = re.compile(r"\w['\"]?[=:][ ]?(?:None|True|False)\b")
+_FLAGS = 3
+_FEWEST_REPEATED = 3
+"""Options with these values from which on a line is that of the options of a program. Source: chosen by us."""
 _MESSAGE = re.compile(r"\s*(?:[\w.]{1,80}(?:Error|Exception|Warning)\b|Namespace\(|usage:)")
 
 
@@ -67,6 +74,7 @@ class _Place(NamedTuple):
         total: Number of steps behind the step, 30 of "[21/30]"; 0 where there is none.
         label: The word before the epoch, "teacher" of "teacher | epoch 3"; "" where there is none.
         is_named: Whether the line itself names its epoch; else the epoch is that of an earlier line.
+        near: The step of an earlier line, of a line that names neither.
     """
 
     step: int | None
@@ -74,6 +82,7 @@ class _Place(NamedTuple):
     total: int = 0
     label: str = ""
     is_named: bool = True
+    near: int | None = None
 
 
 @dataclass
@@ -110,13 +119,14 @@ def metrics_from_console(text: str) -> list[Series]:
     """
     metrics: dict[str, _Points] = {}
     epoch: int | None = None
+    near: int | None = None
     before = ""
     evaluating = False
     table = TableReader()
     for line in text.splitlines():
         line = line[:_MAX_LINE]
         quoted, before = _SOURCE_LINE.match(before), line
-        is_text = quoted or not _GATE.search(line) or _MESSAGE.match(line)
+        is_text = quoted or not _GATE.search(line) or _MESSAGE.match(line) or len(_FLAG.findall(line)) >= _FLAGS
         pairs, running = ([], set()) if is_text else read_line(line)
         places: dict[str, int] = {}
         if not pairs:
@@ -134,12 +144,26 @@ def metrics_from_console(text: str) -> list[Series]:
         line_epoch = places.get("epoch", place.epoch)
         epoch = epoch if line_epoch is None else line_epoch
         place = place._replace(step=places.get("step", place.step), epoch=epoch, is_named=line_epoch is not None)
+        if place.step is not None:
+            near = place.step
+        elif line_epoch is None:
+            place = place._replace(near=near)
         for name, value in pairs:
             if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
             metrics.setdefault(name, _Points()).add(value, place, is_running=name in running)
     found = [_series(*one) for name, points in metrics.items() for one in _split_by_label(name, points)]
-    return [one for one in found if not may_be_goal(one.name) or len(set(one.values)) > 1]
+    found = [one for one in found if not may_be_goal(one.name) or len(set(one.values)) > 1]
+    return [one for n, one in enumerate(found) if not any(_is_repeated(one, other) for other in found[:n])]
+
+
+def _is_repeated(one: Series, other: Series) -> bool:
+    """Whether a bar and a line have the same values of the same data: `dice_loss` and `train_dice_loss`."""
+    if one.values != other.values or len(one.values) < _FEWEST_REPEATED:
+        return False
+    words = [tuple(word for word in name_words(each.name) if word not in SPLITS) for each in (one, other)]
+    splits = [metric_kind(each.name).split or "train" for each in (one, other)]
+    return words[0] == words[1] and splits[0] == splits[1]
 
 
 def _place_of(line: str) -> _Place:
@@ -147,7 +171,8 @@ def _place_of(line: str) -> _Place:
     found = _STEP.search(line) or _BATCH.search(line) or _EPISODE.search(line)
     group = next((n for n, text in enumerate(found.groups(), 1) if text is not None), 0) if found else 0
     total = _OF.match(line, found.end(group)) if found and group else None
-    epoch, label = _EPOCH.search(line), _LABEL.search(line)
+    epoch = _EPOCH.search(line)
+    label = _LABEL.search(line) if epoch else None if found else _NAMED_RESULT.fullmatch(line)
     number = next((text for text in epoch.groups() if text is not None), "") if epoch else ""
     return _Place(
         int(found[group]) if found and group else None,
@@ -160,8 +185,12 @@ def _place_of(line: str) -> _Place:
 def _split_by_label(name: str, points: _Points) -> list[tuple[str, _Points]]:
     """Returns the points of a metric, apart for each of several trainings that the lines name, the last one first.
 
-    "teacher | epoch 0 | acc 0.8", and when that has ended "student | epoch 0 | acc 0.4".
+    "teacher | epoch 0 | acc 0.8", and when that has ended "student | epoch 0 | acc 0.4". So are results with a name of
+    their own: "Model MAE: 6.5", "Baseline MAE: 13.9".
     """
+    words = [place.label for place in points.places]
+    if all(words) and len(set(words)) == len(words) > 1 and not any(place.is_named for place in points.places):
+        return [(f"{place.label}_{name}", points.select([n])) for n, place in enumerate(points.places)]
     blocks = [list(block) for _, block in groupby(range(len(points.places)), lambda n: points.places[n].label)]
     labels = {points.places[block[0]].label: points.select(block) for block in blocks}
     is_measured = name.lower() in ("loss", "lr")  # the probe records those of each optimizer
@@ -200,7 +229,7 @@ def _starts(points: _Points) -> tuple[int, ...]:
 
 
 def _steps(points: _Points) -> tuple[int, ...]:
-    """Returns ascending steps: those printed, those joined over epochs, the epochs, or point numbers.
+    """Returns ascending steps: those printed, in or before the line, joined over epochs, the epochs, or point numbers.
 
     One value behind the lines of the epochs is a result of the whole training, not of the last epoch that was printed.
     """
@@ -212,6 +241,9 @@ def _steps(points: _Points) -> tuple[int, ...]:
         if joined is not None:
             return joined
     is_result = len(points.places) == 1 and not points.places[0].is_named
+    near = [place.near for place in points.places if place.near is not None]
+    if len(near) == len(points.values) > 1 and _ascending(near):
+        return tuple(near)
     epochs = [place.epoch for place in points.places if place.epoch is not None and not is_result]
     if len(epochs) == len(points.values) and _ascending(epochs):
         return tuple(epochs)

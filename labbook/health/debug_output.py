@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 from labbook.health.evidence.layer_history import Module, modules_of, parameters_of
@@ -15,6 +16,7 @@ from labbook.model.signals import Signals
 
 _LAYERS = 60
 _PARAMETERS = 60
+_MOST_OF_THEM = 0.8
 _LEAVES = 6
 _CLASSES = 200
 """Classes of a batch that are written; where there are as many, there may be more."""
@@ -37,10 +39,15 @@ def batches(signals: Signals) -> list[dict[str, Any]]:
 
 
 def _merge_labels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows of a batch; labels that are also an input of the model have the name of the input."""
+    """Returns the rows of a batch; labels that are also an input of the model have the name of the input.
+
+    Not the first input if that is a sequence of whole numbers: its target may be the same ones in another order.
+    """
     found: list[dict[str, Any]] = []
     for row in rows:
-        twin = next((other for other in found if row["role"] == "label" and _looks(other) == _looks(row)), None)
+        is_sequence = "int" in row["dtype"] and "x" in row["shape"]
+        others = found[is_sequence:] if row["role"] == "label" else ()
+        twin = next((other for other in others if _looks(other) == _looks(row)), None)
         if twin is None:
             found.append(row)
         else:
@@ -117,7 +124,7 @@ def _look(module: Module, step: int) -> dict[str, Any]:
 
 
 def parameters(signals: Signals) -> dict[str, Any]:
-    """Returns each parameter at the last look; empty when none was inspected.
+    """Returns the parameters at the last step at which most were inspected; empty when none was.
 
     Returns:
         `step`, `left_out`, and `rows`: `name`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,
@@ -125,18 +132,23 @@ def parameters(signals: Signals) -> dict[str, Any]:
         and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
+    # Before a model has run through, the parameters of an optimizer have no names; later they are listed with theirs.
+    seen = [p for p in seen if p.module] or seen
     if signals.trainings:  # of each training alike: those of the last one
         seen = list({(p.name, p.shape): p for p in seen}.values())
     if not seen:
         return {}
-    last = max(p.history[-1][0] for p in seen)
+    # Several optimizers have steps of their own.
+    looks = Counter(step for p in seen for step, _ in p.history)
+    last = max(step for step, count in looks.items() if count >= _MOST_OF_THEM * max(looks.values()))
+    seen = [p for p in seen if any(step == last for step, _ in p.history)]
     return {
         "step": last,
         "left_out": max(0, len(seen) - _PARAMETERS),
         "rows": [
             {
                 "name": p.name,
-                "shape": "x".join(map(str, p.shape)) or "scalar",
+                "shape": "x".join(map(str, p.shape)) or ("scalar" if p.module else ""),
                 "trainable": p.trainable,
                 "weight": _round_value(row.get("w")),
                 "gradient": _round_value(row.get("g")),
@@ -147,7 +159,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
                 "gradient_bad": row.get("g_bad", 0),
             }
             for p in seen[:_PARAMETERS]
-            for row in [p.history[-1][1]]
+            for row in [dict(p.history)[last]]
         ],
     }
 

@@ -58,7 +58,8 @@ COUNTERS = frozenset({
 SPLITS = {
     "train": "train", "training": "train", "tr": "train", "trn": "train", "训练": "train",
     "val": "val", "vali": "val", "valid": "val", "validation": "val", "验证": "val",
-    "eval": "val", "evaluation": "val", "dev": "val", "holdout": "val", "va": "val",
+    "eval": "val", "evaluation": "val", "dev": "val", "va": "val",
+    "holdout": "val", "heldout": "val", "held-out": "val", "hold-out": "val",
     "test": "test", "testing": "test", "te": "test", "tst": "test", "测试": "test",
 }  # fmt: skip
 _SPLIT_ORDER = {"val": 0, "test": 1, "": 2, "train": 2}
@@ -66,6 +67,8 @@ _RANK = {word: number for number, (_, _, words) in enumerate(QUANTITIES) for wor
 _CHINESE = sorted((word for word in (*_RANK, *SPLITS) if not word.isascii()), key=len, reverse=True)
 _WHOLE = re.compile(r"[A-Za-z]+\d*|\d+|[\u4e00-\u9fff]+")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*")
+_OVER_OVERLAPS = re.compile(r"50\D{1,2}95")
+"""In the name of an average precision that is a mean over overlaps, as `mAP50-95`."""
 _OPTIMIZER = re.compile(r"\.(?:opt|group)\d+")
 
 
@@ -197,13 +200,15 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
 
     is_held_out = any(not (kind.is_training or kind.running_best) for _, kind in known)
 
-    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, int, bool, bool, int]:
+    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, int, bool, bool, bool, int]:
         name, kind = found
         # The best value on held-out data, or the reward of the last episode, says more than a training loss.
         is_repeated = kind.running_best and kind.quantity != "reward" and (is_held_out or kind.is_training)
         is_selecting = _plain_words(name) in selecting and not kind.running_best
-        group = is_repeated, _SPLIT_ORDER[kind.split], not is_selecting
-        return *group, kind.rank, kind.running_best, not by_epoch[name], order[name]
+        # Detectors and searches are never judged on what they train on.
+        split = kind.split or ("val" if kind.rank == 0 else "")
+        group = is_repeated, _SPLIT_ORDER[split], not is_selecting
+        return *group, kind.rank, kind.running_best, not by_epoch[name], not _OVER_OVERLAPS.search(name), order[name]
 
     return min(known, key=place)[0] if known else ""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from labbook.errors import NotebookError
 from labbook.findings.run_findings import add_diagnosis
 from labbook.model.events.process_kinds import FileItem
-from labbook.model.metric_kinds import metric_kind, name_words
+from labbook.model.metric_kinds import MetricGoal, metric_kind, name_words, named_metric
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.probe.redaction.redactor import Redactor
@@ -103,11 +103,11 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the name of the main metric of the run, and its direction: that of its trainings where it has several."""
     from labbook.health.evidence.training_kind import may_rise
-    from labbook.model.metric_kinds import named_metric
     from labbook.report.series_choice import primary_series, split_direction
     from labbook.store.experiments import metric_goal
 
     goal = metric_goal(notebook, run.experiment)
+    goal = goal if goal.metric else _trainer_goal(run) or goal
     goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
@@ -118,6 +118,19 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)
     found = "none" if free else split_direction(run, name)
     return replace(run, primary=name, direction=chosen or found)
+
+
+def _trainer_goal(run: Run) -> MetricGoal | None:
+    """Returns the metric by which the program has its trainer choose the best model; "loss" is the trainer's own."""
+    for values in (each.values for each in run.arguments if each.source in ("transformers", "lightning")):
+        monitor, metric = values.get("monitor"), values.get("metric_for_best_model")
+        if isinstance(metric, str) and metric not in ("", "loss"):
+            monitor = f"eval_{metric.removeprefix('eval_')}"
+        name = named_metric([s.name for s in run.series], monitor) if isinstance(monitor, str) else ""
+        if name:
+            greater = values.get("greater_is_better", {"max": True, "min": False}.get(str(values.get("mode"))))
+            return MetricGoal(name, "" if greater is None else "max" if greater else "min")
+    return None
 
 
 def write_entry(notebook: Notebook, run: Run) -> Path:

@@ -98,6 +98,19 @@ def test_parameters_at_the_last_look(signals):
     assert (head["trainable"], head["gradient"], head["bad"]) == (False, None, 1)
 
 
+def test_parameters_of_one_step_under_their_names(signals):
+    unnamed = {**look(1, 0.01), "model": 7}
+    later = {**look(11, 0.02), "params": look(11, 0.02)["params"][:1]}
+    found = debug_output.parameters(replace(signals, tensors=(unnamed, *signals.tensors, later)))
+
+    assert found["step"] == 9
+    assert [(row["name"], row["weight"]) for row in found["rows"]] == [
+        (row["name"], row["weight"]) for row in debug_output.parameters(signals)["rows"]
+    ]
+    (row, *_) = debug_output.parameters(Signals("torch", tensors=(unnamed,)))["rows"]
+    assert (row["name"], row["shape"]) == ("parameter 0", "")
+
+
 def test_the_update_ratio_is_a_series_with_its_extremes_over_what_trains(signals):
     rows = [{**row, "trainable": True} for row in signals.models[0]["parameters"]]
     thawed = replace(signals, models=({**signals.models[0], "parameters": rows},))
@@ -121,6 +134,13 @@ def test_labels_that_the_model_gets_too_are_one_row(dtype, role):
     rows = debug_output.batches(Signals("torch", batches=(both,)))
 
     assert [(row["leaf"], row["role"], row["classes"]) for row in rows] == [("labels", role, 2)]
+
+
+def test_a_sequence_that_the_model_reverses_is_its_input():
+    tokens = {"shape": [8, 5], "dtype": "int64", "min": 0, "max": 9, "mean": 4.5, "std": 2.5}
+    leaves = [{"path": "0", "role": "input", **tokens}, {"path": "target", "role": "label", **tokens}]
+    rows = debug_output.batches(Signals("torch", batches=({"step": 1, "phase": "train", "leaves": leaves},)))
+    assert [(row["leaf"], row["role"]) for row in rows] == [("0", "input"), ("target", "label")]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,23 @@ def test_a_frozen_layer_beside_a_low_rank_product(ask, make_model, rank, verdict
     assert (found.verdict if found else None) == verdict
 
 
+@pytest.mark.parametrize(
+    ("names", "verdict"),
+    [
+        (("blocks.0.back", "blocks.0.fore", "blocks.1.back", "blocks.1.fore"), "note"),  # its output is not used
+        (("blocks.0.back", "blocks.0.fore", "blocks.1.back", "head"), "warn"),  # a whole block
+        (("0.back", "1.back", "1.head", "head"), "warn"),  # no other block has it
+        (("0", "2", "4", "6"), "warn"),
+    ],
+)
+def test_a_part_of_the_last_block_that_its_model_does_not_use(ask, make_model, names, verdict):
+    model = make_model("Linear", "Linear", "Linear", "Linear")
+    for number, (name, parameter) in enumerate(zip(names, model["parameters"], strict=True)):
+        parameter.update(name=f"{name}.weight", trainable=number != 2)
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
+    assert ask("frozen_at_random", signals={"models": (model,)}).verdict == verdict
+
+
 @pytest.mark.parametrize(("trainable", "verdict"), [(True, "warn"), (False, None)])
 def test_a_bias_alone_trains_no_model_of_random_weights(ask, make_model, trainable, verdict):
     model = make_model("Linear", "Linear", "Linear")

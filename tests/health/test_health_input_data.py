@@ -37,6 +37,14 @@ def test_scale_of_inputs(ask, make_model, looks, leaf, verdict):
     assert ask("input_not_normalised", signals=signals).verdict == verdict
 
 
+def test_of_several_inputs_the_largest_one_is_shown(ask, make_model, looks):
+    images = batches(path="img", shape=[32, 3, 8, 8], mean=0.2)["batches"]
+    numbers = batches(path="batch_idx", shape=[32], mean=2.5, std=2.0)["batches"]
+    both = tuple({**a, "leaves": [*b["leaves"], *a["leaves"]]} for a, b in zip(images, numbers, strict=True))
+    signals = {"batches": both, **chain(make_model, looks, "Conv2d", "Linear")}
+    assert ask("input_not_normalised", signals=signals).observed == "mean 0.2, standard deviation 1"
+
+
 @pytest.mark.parametrize("first", ["BatchNorm1d", "LayerNorm", "Embedding"])
 def test_a_model_may_normalise_its_inputs_itself(ask, make_model, looks, first):
     signals = {**batches(mean=110.0, std=70.0, max=255.0), **chain(make_model, looks, first, "Linear")}

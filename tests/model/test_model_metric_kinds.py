@@ -73,6 +73,8 @@ def test_settings_and_losses_of_policies_have_no_best(name):
         (["Last_reward", "reward", "loss"], "reward"),
         (["best_episode_score", "loss", "score"], "score"),
         (["训练损失", "验证准确率", "验证损失"], "验证准确率"),
+        (["metrics/mAP50(B)", "metrics/mAP50-95(B)", "val/box_loss", "train/box_loss"], "metrics/mAP50-95(B)"),
+        (["train_mAP", "val_loss"], "val_loss"),
         (["samples_per_second", "lr"], ""),
         ({"loss": False, "train_loss": True}, "train_loss"),
         ([], ""),

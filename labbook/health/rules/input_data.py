@@ -42,7 +42,9 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     judged: list[Outcome] = []
     few: list[Message] = []
     first = first_not_normalised(signals)
-    for path, looks in input_leaves(signals).items():
+    # Of several that are alike, the largest one is shown: images, not the index of their sample.
+    largest = sorted(input_leaves(signals).items(), key=lambda item: -math.prod(item[1][0][2].get("shape", ())))
+    for path, looks in largest:
         leaves = [leaf for _, _, leaf in looks if not leaf.get("integer") and leaf.get("std") is not None]
         seen, wanted = sum(samples for _, samples, _ in looks), min(_SAMPLES, 8 * len(looks))
         if not leaves or seen < wanted:

@@ -57,13 +57,13 @@ def determinism_complete(run: Run, signals: Signals) -> Outcome | None:
 def calls_are_current(run: Run, signals: Signals) -> Outcome | None:
     """Whether lines of the program caused deprecation warnings. Source: a hint (tier 3)."""
     kinds = ("DeprecationWarning", "FutureWarning", "PendingDeprecationWarning")
-    own = [
+    own = {
         f"{str(w.get('file')).rsplit('/', 1)[-1]}:{w.get('line')}"
         for w in run.warnings
         if str(w.get("category")).rsplit(".", 1)[-1] in kinds
         and not any(part in str(w.get("file")) for part in ("site-packages", "dist-packages", "lib/python", "<"))
-    ]
+    }
     if not own:
         return None
-    places = message("health.deprecated_api_warning.places", places=join_names(list(dict.fromkeys(own))))
+    places = message("health.deprecated_api_warning.places", places=join_names(sorted(own)))
     return Outcome("note", message("health.deprecated_api_warning.calls", calls=len(own)), (places,))

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from itertools import combinations
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
-from labbook.health.evidence.measurements import (
-    join_names,
-    optimizer_suffix,
-    process_series,
-    too_few_data,
-)
-from labbook.health.evidence.training_kind import (
-    frozen_share,
-    has_fallen,
-    is_pretrained,
-    training_loss,
-)
+from labbook.health.evidence.measurements import join_names, optimizer_suffix, process_series, too_few_data
+from labbook.health.evidence.training_kind import frozen_share, has_fallen, is_pretrained, training_loss
 from labbook.health.evidence.trend_tests import blocks, mann_kendall, median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
@@ -39,6 +30,8 @@ _UNMOVED = 1e-3
 _STANDING = 1e-5
 _FLAT_STEPS = 50
 _FEWEST_WEIGHTS = 64
+_BLOCK = re.compile(r".*\.\d+\.(?=.*[a-z])|\d+\.(?=.*\.)")
+_NUMBER = re.compile(r"\d+")
 _NEAR = 0.07
 _IDLE_SHARE = 0.4
 _CRAWL = 1e-5
@@ -334,8 +327,9 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 % (more for few
     weights), no state loaded; tables, as those of positions, too. Random features below a small trained head are a
-    method, so they are a note; a random output layer is not, nor one with gradients and a rate of 0. A layer beside
-    which two narrow matrices train, as in low-rank adaptation, is left out.
+    method, so they are a note, and so is a part of one block whose other parts train, as it does in the other blocks; a
+    random output layer is not, nor one with gradients and a rate of 0. A layer beside which two narrow matrices train,
+    as in low-rank adaptation, is left out.
     """
     if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
         return None
@@ -351,12 +345,21 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
         if not frozen or not any(p.trainable for p in known if p.model == model):
             continue
         last = max(layers, key=lambda p: p.order)
-        by_mistake = len(trained) > len(frozen) or last in frozen or any(p.trainable for p in frozen)
+        by_mistake = len(trained) > len(frozen) or last in frozen
+        by_mistake = by_mistake and not all(_is_unused_part(p, trained) for p in frozen)
+        by_mistake = by_mistake or any(p.trainable for p in frozen)
         verdict = "warn" if by_mistake else "note"
         names = join_names([p.name for p in frozen])
         observed = message("health.frozen_at_random.layers", frozen=len(frozen), layers=len(layers), names=names)
         return Outcome(verdict, observed, where={"parameter": frozen[0].name})
     return None
+
+
+def _is_unused_part(frozen: Parameter, trained: Sequence[Parameter]) -> bool:
+    """Whether the same part of another block trains, and other parts of this one: the last block of N-BEATS."""
+    block, alike = _BLOCK.match(frozen.name), _NUMBER.sub("#", frozen.name)
+    beside = block is not None and any(p.name.startswith(block.group()) for p in trained)
+    return beside and any(_NUMBER.sub("#", p.name) == alike for p in trained)
 
 
 def _is_adapted(frozen: Parameter, trained: Sequence[Parameter]) -> bool:

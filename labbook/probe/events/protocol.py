@@ -50,10 +50,10 @@ process in `ppid`). `env`: rank variables that are set, of `RANK_VARIABLES`."""
 ARGUMENTS = "arguments"
 """Parsed options. `source`: "argparse", "click", "hydra", "omegaconf", "absl", "dict", "tyro", "fire", "draccus",
 "docopt", "pydantic", "jsonargparse", "gin", "papermill", "transformers", "lightning", "paddle", "skorch", "keras",
-"constants" (plain values in the main module with the names of settings, and those that it or a running function
-assigns once, to a literal), or "attributes" (those of an object that trains). `name`: variable, parser, notebook or
-class. `values`: JSON scalars, lists and objects; anything else in a few words. `unchanged`: names of those that have
-their default value."""
+"ultralytics", "stable_baselines3", "constants" (plain values in the main module with the names of settings, and those
+that it or a running function assigns once, to a literal), or "attributes" (those of an object that trains). `name`:
+variable, parser, notebook or class. `values`: JSON scalars, lists and objects; anything else in a few words.
+`unchanged`: names of those that have their default value."""
 
 CONFIG = "config"
 """A configuration file that was opened for reading. `format`: "yaml", "json", "toml", "ini". `text`: redacted, at most

@@ -112,11 +112,11 @@ class ModuleOutputs:
             ended = output[1:] if "RNNBase" in kinds else output
             fields["carried"] = self._is_carried((id(self._root), number), args, ended)
             if "RNNBase" in kinds and self._first and len(tensor.shape) == 3:
-                axis = 1 if getattr(module, "batch_first", not getattr(module, "time_major", True)) else 0
+                axis = 1 if vars(module).get("batch_first", not vars(module).get("time_major", True)) else 0
                 self._recurrent.append((tensor, number, axis))  # a view of it keeps its memory, not it
         if "norm" in type(module).__name__.lower() and type(module).__module__.split(".")[0] not in ("torch", "paddle"):
             fields["row_var"] = self._least_row_variance(first_tensor(args, self.stats))
-        if isinstance(getattr(module, "num_embeddings", getattr(module, "_num_embeddings", None)), int):
+        if isinstance(vars(module).get("num_embeddings", vars(module).get("_num_embeddings")), int):
             fields["ids"] = self._range_of_ids(args)
         self.found[number] = fields
         self._remember(number, tensor, fields, source)

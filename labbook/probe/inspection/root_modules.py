@@ -126,5 +126,7 @@ def stochastic_modules(modules, normalisation):
 
 
 def _has_dropout(module):
-    rate = getattr(module, "dropout", 0)
-    return ("Dropout" in type(module).__name__ and getattr(module, "p", 1)) or (isinstance(rate, float) and rate)
+    """Whether it drops something; its own attributes are read past a `__getattr__`, which may warn."""
+    named = vars(module)
+    rate = named.get("dropout", 0)
+    return ("Dropout" in type(module).__name__ and named.get("p", 1)) or (isinstance(rate, float) and rate)

@@ -21,6 +21,8 @@ _NOT_CONFIGURATION = (
     "special_tokens_map",
     "tokenizer",
     ".index.json",
+    "trainer_state.json",
+    "_results.json",
 )
 RUNTIME_FOLDERS = ("/jupyter/runtime/", "/Jupyter/runtime/", "/security/ipcontroller-", "/security/ipengine-")
 """Parts of the paths of runtime files, in addition to the folder in `JUPYTER_RUNTIME_DIR`."""

@@ -133,6 +133,25 @@ def _flags_of_user(values):
     return sys.argv[0], {flag.name: flag.value for flag in own}, {flag.name: flag.default for flag in own}
 
 
+def _settings_of_agent(model):
+    """What an agent of Stable-Baselines3 learns with: the arguments of its class that it keeps under their names."""
+    names, defaults = _signature(type(model))
+    kept = {at: vars(model).get(at) for at in names}
+    return type(model).__name__, {a: v for a, v in kept.items() if type(v) in (int, float, str, bool)}, defaults
+
+
+def _settings_of_detector(trainer):
+    """What a trainer of Ultralytics was given, with the default values of its configuration."""
+    defaults = getattr(sys.modules.get("ultralytics.utils"), "DEFAULT_CFG_DICT", None)
+    return "train", vars(trainer.args), defaults if type(defaults) is dict else {}
+
+
+def _settings_of_net(net):
+    """What a net of skorch trains with, as one of the candidates of a search, and the default values of its class."""
+    plain = {at: value for at, value in net.get_params(deep=False).items() if type(value) in (int, float, str, bool)}
+    return "NeuralNet", plain, _signature(sys.modules["skorch.net"].NeuralNet)[1]
+
+
 def _hyperparameters(module):
     """What a module saved; of a library's module, as of a `Trainer`, without the many that have their default."""
     kind = type(module)
@@ -162,6 +181,7 @@ def _keras_optimizer(model):
 # Not `save_hyperparameters`, which reads the frame of its caller.
 _LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", _hyperparameters)
 _LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
+_LIGHTNING_CHECKPOINT = _watch_given("ModelCheckpoint.__init__", "lightning")
 PARSERS = {
     "tyro._cli": _watch_result("cli", "tyro"),
     "absl.flags._flagvalues": _watch_kept("FlagValues.__call__", "absl", _flags_of_user),
@@ -175,10 +195,16 @@ PARSERS = {
     "transformers.trainer": _watch_kept("Trainer.__init__", "transformers", _training_arguments),
     "lightning.pytorch.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
     "pytorch_lightning.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
+    "lightning.pytorch.callbacks.model_checkpoint": _LIGHTNING_CHECKPOINT,
+    "pytorch_lightning.callbacks.model_checkpoint": _LIGHTNING_CHECKPOINT,
     "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
     "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
     "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
-    "skorch.net": _watch_given("NeuralNet.__init__", "skorch"),
+    "skorch.net": _watch_kept("NeuralNet.initialize", "skorch", _settings_of_net),
+    "ultralytics.engine.trainer": _watch_kept("BaseTrainer.__init__", "ultralytics", _settings_of_detector),
+    "stable_baselines3.common.base_class": _watch_kept(
+        "BaseAlgorithm._setup_learn", "stable_baselines3", _settings_of_agent
+    ),
     "keras.src.trainers.trainer": _watch_kept("Trainer.compile", "keras", _keras_optimizer),
     "keras.src.backend.torch.trainer": _watch_given("TorchTrainer.fit", "keras"),
 }

@@ -143,7 +143,8 @@ class ParsedOptions:
                 if name.startswith("_") or name in ("In", "Out"):
                     continue
                 if _holds_settings(name, value):
-                    self._variable(name, value)
+                    if name in bound or not _is_of_package(name, value):
+                        self._variable(name, value)
                 elif not is_setting(value):
                     continue
                 # What a module only imports is no setting of it.
@@ -193,6 +194,15 @@ def _read_variables(frame):
 def _holds_settings(name, value):
     """Whether a variable has the name of settings, or a class or the keys of them."""
     return name.lower() in _NAMES or is_settings_object(value) or has_keys_of_settings(value)
+
+
+def _is_of_package(name, value):
+    """Whether a variable is one of an installed package, as after `from fastai.tabular.all import *`."""
+    return any(
+        vars(module).get(name) is value and "-packages/" in str(getattr(module, "__file__", None))
+        for module in list(sys.modules.values())
+        if hasattr(module, "__dict__")
+    )
 
 
 def _is_constant(name):

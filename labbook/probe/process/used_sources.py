@@ -36,22 +36,30 @@ def install(probe):
         with guard:
             names = {file: name for file, name in user_sources().items() if file not in known}
             known.update(names)
-            if names:
+            cells = _cells()
+            if names or cells:
                 from ..redaction.environment_variables import allowed_environment  # the start does not wait for it
 
                 texts, packages = dict(_read_texts(names)), loaded_packages()
+                every = [*texts.values(), *cells]
                 probe.event(
                     protocol.SOURCES,
                     files=list(names),
                     packages=packages,
-                    imported=sorted(set(packages).intersection(_imported_names(texts.values()))),
-                    environment=read_variables(texts.values(), given),
+                    imported=sorted(set(packages).intersection(_imported_names(every))),
+                    environment=read_variables(every, given),
                     allowed=allowed_environment(given),
                     versions=_versions(packages),
                     modules=[[names[file], file, _digest(text)] for file, text in texts.items()],
                 )
 
     probe.at_exit(leave)
+
+
+def _cells():
+    """The cells that a notebook's kernel has executed, whose main module has no file."""
+    executed = getattr(sys.modules.get("__main__"), "In", None)
+    return [text for text in executed if type(text) is str] if type(executed) is list else []
 
 
 def user_sources():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from labbook.model.events.process_kinds import (
     Bye,
     Config,
     Event,
+    Files,
     Hello,
     LinkedException,
     Note,
@@ -299,11 +301,18 @@ def _add_optimizer(framework: Framework, event: Optimizer, losses: Facts) -> Fra
 
 
 def _configs(processes: Sequence[ProcessEvents]) -> tuple[ConfigFile, ...]:
+    """Returns the configuration files that were read, without results that another process of the run wrote before."""
     found: dict[tuple[str, str], ConfigFile] = {}
+    written: dict[str, float] = {}
+    for files in events_of_kind(processes, Files):
+        for item in files.get("items", []):
+            if "w" in item.get("mode", ""):
+                written.setdefault(item.get("path", ""), files.get("t", 0.0))
     for event in events_of_kind(processes, Config):
         path, text = event.get("path", ""), event.get("text", "")
-        config = ConfigFile(path, event.get("format", ""), text, event.get("truncated", False))
-        found.setdefault((path, text), config)
+        if written.get(path, math.inf) >= event.get("t", 0.0):
+            config = ConfigFile(path, event.get("format", ""), text, event.get("truncated", False))
+            found.setdefault((path, text), config)
     return tuple(found.values())
 
 

@@ -14,6 +14,8 @@ _VARIABLES = ("dict", "constants", "attributes")
 """Sources that are plain variables of the program, not parsers."""
 _LOOSE = ("constants", "attributes")
 """Those of which each value is judged alone."""
+_OF_EACH_TRAINING = "skorch"
+"""A source that gives the settings of each training, as of each candidate of a search."""
 
 
 def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
@@ -45,20 +47,23 @@ def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
 def _without_variables(found: Sequence[Arguments]) -> list[Arguments]:
     """Returns options without those variables of a script or an object that are no constants of their own.
 
-    They had several values, as `lr` in `for lr in (0.1, 0.01):`, or are copies of options, as `lr = args.lr`.
+    They had several values, as `lr` in `for lr in (0.1, 0.01):` or in the candidates of a search, or are copies of
+    options, as `lr = args.lr`.
     """
-    constants = [a for a in found if a.source in _LOOSE]
+    judged = (*_LOOSE, _OF_EACH_TRAINING)
+    constants = [a for a in found if a.source in judged]
     options = [a.values for a in found if a.source not in _LOOSE]
 
     def is_constant(of: Arguments, name: str) -> bool:
         value = of.values[name]
         alike = (a for a in constants if (a.source, a.name) == (of.source, of.name))
         changed = any(a.values.get(name, value) != value for a in alike)
-        return not changed and not any(name in values and values[name] == value for values in options)
+        is_copy = of.source in _LOOSE and any(name in values and values[name] == value for values in options)
+        return not changed and not is_copy
 
     rows = [
         replace(a, values={name: value for name, value in a.values.items() if is_constant(a, name)})
-        if a.source in _LOOSE
+        if a.source in judged
         else a
         for a in found
     ]

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean, median_high
 from typing import Any, cast
 
 from labbook.model.events import KIND_NAMES
@@ -25,6 +25,7 @@ from labbook.store.journal import ProcessEvents
 
 _MOST = 1000
 _OPTIMIZER, _EXCEPTION = KIND_NAMES[Optimizer], KIND_NAMES[UncaughtException]
+_SIZES_OF_A_LOADER = 2
 _LARGER = 1.1
 """Ratio of sizes of models or batches from which they differ on purpose, not by the data of a fold. Source: chosen by
 us."""
@@ -213,13 +214,15 @@ def _model_sizes(trainings: Sequence[Training]) -> list[int]:
     return [sum(o.get("parameters", 0) for o in one.phases[-1].optimizers) for one in trainings]
 
 
-def _batch_sizes(trainings: Sequence[Training]) -> list[float]:
+def _batch_sizes(trainings: Sequence[Training]) -> list[int]:
     """Returns the usual number of samples of a step of each training, 0 where unknown."""
-    sizes = []
+    sizes: list[int] = []
     for one in trainings:
         index = one.last_optimizer.get("index", 0)
         steps = one.process.events_of_kind(Step)
-        sizes.append(median([step.get("samples", 0) for step in steps if step.get("opt", 0) == index] or [0]))
+        found = [size for step in steps if step.get("opt", 0) == index and (size := step.get("samples", 0))] or [0]
+        # Of two sizes the smaller one is that of the last batch of each epoch.
+        sizes.append(int(max(found) if len(set(found)) <= _SIZES_OF_A_LOADER else median_high(found)))
     return sizes
 
 

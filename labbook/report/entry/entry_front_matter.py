@@ -13,6 +13,7 @@ from typing import Any
 from labbook.model.run import Run
 from labbook.model.run_fields import flatten
 from labbook.model.run_files import is_checkpoint, short_fingerprint
+from labbook.report.entry.model_section import library_optimizer
 from labbook.report.entry.printed_series import without_repeats
 from labbook.report.numbers import listed_value
 from labbook.report.series_choice import (
@@ -114,7 +115,7 @@ def _files(run: Run) -> dict[str, Any]:
 
 def _optimizers(run: Run) -> dict[str, Any]:
     """Returns types and learning rates of the optimizers, each once, by which runs are found; empty without any."""
-    found = [optimizer for framework in run.frameworks for optimizer in framework.optimizers]
+    found = [library_optimizer(run, optimizer) for framework in run.frameworks for optimizer in framework.optimizers]
     types = dict.fromkeys(kind[:_MAX_NAME] for one in found if (kind := str(one.get("type") or "")))
     options = [facts for one in found if isinstance(facts := one.get("options"), Mapping)]
     given = [facts[key] for facts in options for key in ("lr", "learning_rate") if key in facts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.graph_drawing import is_incomplete
 from labbook.report.model_svg import has_diagram
 
+_BY_HAND = "none of the framework"
+"""How the type of an optimizer begins that the framework does not have. Source: `UpdatesByHand`."""
+_LOSS = re.compile("loss|likelihood|elbo|objective|criterion", re.IGNORECASE)
 _WHOLE = 0.95
 """Share of the parameters that the model has. Source: chosen by us; a likelihood beside it has one or two."""
 
@@ -48,23 +52,39 @@ def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
     rows = run.facts("trainings").get("rows") or ()
     differing = {str(name) for row in rows for name in row.get("params") or ()}
     found: dict[str, dict[str, Any]] = {}
-    for facts in (dict(o, framework=f.name) for f in run.frameworks for o in f.optimizers):
+    for facts in (library_optimizer(run, dict(o, framework=f.name)) for f in run.frameworks for o in f.optimizers):
         options = facts.get("options")
         named = [name for name in options if name in differing] if isinstance(options, Mapping) else []
         if isinstance(options, Mapping):
             facts = {**facts, "options": {name: value for name, value in options.items() if name not in named}}
         row = _optimizer(facts, limits) | {"differing": named}
-        key = str({**row, "elements": ""} if named else row)  # models of another size are in the table as well
-        found.setdefault(key, row | {"alike": 0})["alike"] += 1
+        found.setdefault(str(row), row | {"alike": 0})["alike"] += 1
     return list(found.values())
 
 
+def library_optimizer(run: Run, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the optimizer of Keras for updates that it does itself, past the classes of the framework."""
+    given = next((each.values for each in run.arguments if each.source == "keras" and "optimizer" in each.values), None)
+    if given is None or not str(facts.get("type")).startswith(_BY_HAND):
+        return facts
+    return {
+        **facts,
+        "type": f"{given['optimizer']} (Keras)",
+        "options": {k: v for k, v in given.items() if k != "optimizer"},
+    }
+
+
 def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the state of a framework with the parameters of the models of all phases: it has those of the last."""
+    """Returns the state of a framework with the parameters of the models of all phases: it has those of the last.
+
+    Another model of the same class is the first one anew, as one that was pruned.
+    """
     models = {facts.get("trains"): facts for facts in optimizers if isinstance(facts.get("parameters"), int)}
     if len(models) < 2:
         return state
     names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
+    if len(names) == 1:
+        return state
     totals = {name: sum(facts.get(name) or 0 for facts in models.values()) for name in ("parameters", "trainable")}
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
 
@@ -72,11 +92,25 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
 def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the state of a framework with the name of the model that is called, instead of a module that holds it.
 
-    The loss of a Gaussian process of GPyTorch holds the model that it is computed of; a wrapper of Opacus calls it.
+    The loss of a Gaussian process of GPyTorch holds the model that it is computed of; a wrapper of Opacus calls it. So
+    does a loss that is called and returns a scalar: it names its model, or its largest part.
     """
-    total, roots = state.get("parameters"), {str(model.get("root")) for model in called}
-    whole = isinstance(total, int) and all(model.get("parameters", 0) >= _WHOLE * total for model in called)
-    return {**state, "model": roots.pop()} if whole and len(roots) == 1 else state
+    total = state.get("parameters")
+    if not isinstance(total, int) or any(model.get("parameters", 0) < _WHOLE * total for model in called):
+        return state
+    losses = [model for model in called if _is_loss(model)]
+    roots = {str(model.get("root")) for model in called if model not in losses}
+    if not roots and len(losses) == 1:
+        parts = [row for row in as_rows(losses[0].get("rows")) if row.get("depth") == 1]
+        largest = max(parts, key=lambda row: int(row.get("total") or 0), default={})
+        roots = {str(largest.get("type"))} if largest and _LOSS.search(str(losses[0].get("root"))) else roots
+    return {**state, "model": roots.pop()} if len(roots) == 1 else state
+
+
+def _is_loss(model: Mapping[str, Any]) -> bool:
+    """Whether a model with parts returns nothing but a scalar."""
+    rows = as_rows(model.get("rows"))
+    return len(rows) > 1 and str(rows[0].get("output") or "") == "scalar"
 
 
 def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[str, Any]]:
@@ -122,14 +156,12 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
             continue
         shown[str(key)] = _option(value)
     shown |= _options_of_groups(options, groups)
-    elements = [group.get("elements") for group in as_rows(groups)]
-    known = [e for e in elements if isinstance(e, int)]
     return {
         "type": str(facts.get("type") or ""),
         "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),
         "first_rate": _first_rate(options, groups),
-        "groups": len(elements),
-        "elements": numbers.count(sum(known)) if known else "",
+        "groups": len(as_rows(groups)),
+        "by_hand": str(facts.get("type")).startswith(_BY_HAND),
         "closure": bool(facts.get("closure")),
         "summed": count_summed_losses(facts),
         "losses": _loss_names(facts),

@@ -15,3 +15,19 @@ def test_a_container_in_training_mode_is_not_stochastic_while_its_modules_are_in
     assert root.training() and not root.has_stochastic_in(True)
     backbone[2].train()
     assert root.has_stochastic_in(True)
+
+
+def test_what_a_model_computes_on_access_is_not_asked_for():
+    import torch
+
+    asked = []
+
+    class Configured(torch.nn.Linear):
+        def __getattr__(self, name):
+            asked.append(name)
+            return super().__getattr__(name)
+
+    recurrent = torch.nn.GRU(4, 4, num_layers=2, dropout=0.1)
+    model = torch.nn.Sequential(Configured(4, 4), recurrent)
+    asked.clear()
+    assert stochastic_modules(model.modules(), torch.nn.modules.batchnorm._BatchNorm) == [recurrent] and not asked

@@ -15,6 +15,7 @@ def test_constants_of_a_training_are_variables_that_are_assigned_once_to_a_liter
         "    globals()[name] = int(value)\n"
         "for depth in (1, 2):\n"
         "    inner = 3\n"
+        "    lr = depth * 0.9\n"
         "    total += depth\n"
         "def report():\n"
         "    global done\n"

@@ -188,6 +188,13 @@ def test_settings_of_any_name_are_known_by_their_keys_and_modules_by_their_name(
     }
 
 
+def test_a_dictionary_of_a_package_is_no_setting_of_the_program_that_imports_all(probed, python):
+    probed.write("site-packages/lib.py", "names = {'momentum': 'mom', 'weight_decay': 'wd'}")
+    probed.write("own.py", "table = {'momentum': 0.9, 'weight_decay': 0.1}")
+    probed.write("train.py", "import sys\nsys.path.insert(0, 'site-packages')\nfrom lib import *\nfrom own import *")
+    assert probed(python, "train.py").options("dict") == [{"momentum": 0.9, "weight_decay": 0.1}]
+
+
 def test_settings_are_recorded_at_the_first_step(probed):
     code = (
         "import os, sys\nconfig = {'a': 1}\nsys._labbook_probe.step = 1\nconfig = {'a': 2}\n"

@@ -1,5 +1,7 @@
 """Settings and numbers of the trainers of libraries, which no parser and no logger has seen. Real libraries only."""
 
+import sys
+
 import pytest
 from pytest import approx
 
@@ -46,10 +48,61 @@ def test_paddle_model_fit(run, healthy):
 
 def test_skorch(run, healthy):
     _, settings = started(run, healthy, "skorch")
-    assert settings == {"NeuralNet": {"lr": 0.05, "max_epochs": 2, "verbose": 0, "module__hidden": 16}}
+    expected = {"lr": 0.05, "max_epochs": 2, "verbose": 0, "module__hidden": 16, "batch_size": 128}
+    assert settings["NeuralNet"].items() >= expected.items()
 
 
 def test_keras(run, healthy, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     _, settings = started(run, healthy, "keras")
     assert settings == {"TorchTrainer.fit": {"batch_size": 8, "epochs": 2, "verbose": 0}}
+
+
+LIBRARIES = {
+    "ultralytics/utils.py": "DEFAULT_CFG_DICT = {'epochs': 100, 'imgsz': 640}",
+    "ultralytics/engine/trainer.py": """
+from types import SimpleNamespace
+import ultralytics.utils
+class BaseTrainer:
+    def __init__(self, overrides):
+        self.args = SimpleNamespace(**dict(ultralytics.utils.DEFAULT_CFG_DICT, **overrides))
+""",
+    "stable_baselines3/common/base_class.py": """
+class BaseAlgorithm:
+    def _setup_learn(self):
+        pass
+""",
+    "skorch/net.py": """
+class NeuralNet:
+    def __init__(self, lr=0.01, max_epochs=10, **kwargs):
+        vars(self).update(kwargs, lr=lr, max_epochs=max_epochs)
+    def get_params(self, deep=True):
+        return dict(vars(self), module=object)
+    def initialize(self):
+        return self
+""",
+}
+USES = """
+from skorch.net import NeuralNet
+from stable_baselines3.common.base_class import BaseAlgorithm
+from ultralytics.engine.trainer import BaseTrainer
+BaseTrainer({'epochs': 3})
+class Agent(BaseAlgorithm):
+    def __init__(self, policy, gamma=0.99, n_steps=2048):
+        self.policy, self.gamma, self.n_steps, self.num_timesteps = object(), gamma, n_steps, 0
+Agent('MlpPolicy', gamma=0.9)._setup_learn()
+net = NeuralNet(lr=0.1)
+net.lr = 0.2  # as a search does, after it has made a net
+net.initialize()
+"""
+
+
+def test_trainers_of_libraries_are_read_when_they_train(probed):
+    for name, text in LIBRARIES.items():
+        probed.write(name, text)
+    written = probed(sys.executable, probed.write("train.py", USES)).of("arguments")
+    assert [(event["source"], event["values"], event.get("unchanged")) for event in written] == [
+        ("ultralytics", {"epochs": 3, "imgsz": 640}, ["imgsz"]),
+        ("stable_baselines3", {"gamma": 0.9, "n_steps": 2048}, ["n_steps"]),
+        ("skorch", {"lr": 0.2, "max_epochs": 10}, ["max_epochs"]),
+    ]

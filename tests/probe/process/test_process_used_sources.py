@@ -51,3 +51,13 @@ def test_a_program_that_fails_at_once_has_its_main_file(probed, python, program)
     probed.write("train.py", program)
     (event,) = probed(python, "train.py", check=False).of("sources")
     assert [os.path.basename(file) for file in event["files"]] == ["train.py"]
+
+
+def test_the_cells_of_a_kernel_are_its_source(probed, python):
+    probed.write("site-packages/first.py", "")
+    code = (
+        "import sys\nsys.path.append('site-packages')\n__import__('first')\n"
+        "In = ['', 'import first, json', 'os.environ[\"MY_MODE\"]']"
+    )
+    (event,) = probed(python, "-c", code, MY_MODE="fast").of("sources")
+    assert (event["files"], event["imported"], event["environment"]) == ([], ["first"], {"MY_MODE": "fast"})

@@ -352,3 +352,29 @@ def test_the_variable_of_a_loop_is_no_constant_of_the_script():
     events.append({"k": "arguments", "source": "constants", "name": "b.py", "values": {"lr": 0.5}})
     run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
     assert [(one.name, dict(one.values)) for one in run.arguments] == [("a.py", {"epochs": 3}), ("b.py", {"lr": 0.5})]
+
+
+def test_settings_that_differ_between_the_candidates_of_a_search_are_not_those_of_the_run():
+    events = [
+        {"k": "arguments", "source": "skorch", "name": "NeuralNet", "values": {"lr": lr, "max_epochs": 3}}
+        for lr in (0.1, 0.01)
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
+    assert [dict(one.values) for one in run.arguments] == [{"max_epochs": 3}]
+
+
+def test_results_that_another_process_wrote_are_no_configuration():
+    def files(path, mode, t):
+        return {"k": "files", "t": t, "items": [{"path": path, "mode": mode}]}
+
+    def config(path, t):
+        return {"k": "config", "t": t, "path": path, "format": "json", "text": "{}"}
+
+    trained = [config("own.json", 1.0), files("own.json", "rw", 2.0), files("result.json", "w", 3.0)]
+    collected = [files("result.json", "r", 4.0), config("result.json", 4.1), config("other.json", 4.2)]
+    processes = [
+        ProcessEvents(name, tuple(map(read_event, events)))
+        for name, events in zip("ab", (trained, collected), strict=True)
+    ]
+    run = build_run({"id": "r"}, {"code": 0}, processes, Console())
+    assert [one.path for one in run.configs] == ["own.json", "other.json"]

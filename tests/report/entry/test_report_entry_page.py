@@ -109,9 +109,9 @@ def test_accumulation_is_told_where_the_loss_and_the_optimizer_stand(runs, noteb
     )
     page = entry_markdown(dataclasses.replace(run, frameworks=(accumulating,)), notebook)
     assert "nesterov" not in page and "momentum 0.9, loss: real + fake, 2 backward passes per step |" in page
-    assert "- Each step has 2 backward passes; its loss is the sum of their losses." in page
+    assert "- Each value of loss is the sum of the losses of 2 backward passes." in page
     page = entry_markdown(dataclasses.replace(run, frameworks=(accumulating,)), notebook_zh)
-    assert "每步 2 次反向传播 |" in page and "- 每步反向传播 2 次，loss 是各次损失之和。" in page
+    assert "每步 2 次反向传播 |" in page and "- loss 的每个值是 2 次反向传播的损失之和。" in page
 
 
 def test_the_loss_of_each_of_several_optimizers_has_the_name_of_the_program(runs, notebook):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labbook.model.run import Framework, Run
+from labbook.model.run import Arguments, Framework, Run
 from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
 
@@ -25,6 +25,23 @@ def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts
     assert rows_of(*two, **state)["parameters"] == "100"
     rows = rows_of(*two, captured={"phases": {"count": 3}}, **state)
     assert (rows["model"], rows["parameters"]) == ("Net, Probe", "200")
+    rows = rows_of(*({**each, "root": "Net"} for each in two), captured={"phases": {"count": 2}}, **state)
+    assert rows["parameters"] == "100"  # pruned, or made anew
+
+
+def test_the_model_is_that_of_a_loss_which_is_called():
+    part = {"name": "model", "type": "Encoder", "depth": 1, "total": 100}
+    noise = {"name": "likelihood", "type": "Likelihood", "depth": 1, "total": 1}
+    loss = {"root": "RankingLoss", "parameters": 100, "rows": [{"output": "scalar", "depth": 0}, part]}
+    for called, name in (
+        ((loss,), "Encoder"),
+        (({**loss, "root": "Diffusion"},), "RankingLoss"),
+        (({**loss, "rows": loss["rows"] + [part]},), "Encoder"),
+        (({**loss, "rows": [{"output": "8x2", "depth": 0}, part]},), "RankingLoss"),
+        (({**loss, "root": "LogLikelihood", "rows": [loss["rows"][0], noise, part]},), "Encoder"),
+        (({**loss, "root": "MarginalLogLikelihood"}, {"root": "Process", "parameters": 100}), "Process"),
+    ):
+        assert rows_of(called=called, model="RankingLoss", parameters=100, trainable=100)["model"] == name
 
 
 @pytest.mark.parametrize(
@@ -75,3 +92,16 @@ def test_the_rate_of_the_first_step_is_named_where_it_is_not_that_of_the_constru
     run = Run("i", "finished", (), "", 0.0, frameworks=(framework,))
     (row,) = model_section(run, Limits())["optimizers"]
     assert row["first_rate"] == shown
+
+
+def test_the_optimizer_of_keras_is_named_and_updates_by_hand_are_translated():
+    by_hand = {"type": "none of the framework, parameters are updated without one", "options": {}}
+    given = Arguments("keras", "compile", {"optimizer": "Adam", "learning_rate": 0.01})
+    for arguments, named in (
+        ((), (by_hand["type"], "", True)),
+        ((given,), ("Adam (Keras)", "learning_rate 0.01", False)),
+    ):
+        framework = Framework("torch", "2.13.0", optimizers=(by_hand,))
+        run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), arguments=arguments)
+        (row,) = model_section(run, Limits())["optimizers"]
+        assert (row["type"], row["options"], row["by_hand"]) == named
