@@ -131,7 +131,6 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
         if low is not None and high is not None:
             limits = message("health.range", low=low, high=high)
             if loss.get("ignored"):
-                # The extremes are those of all targets: the ignored value is one of them.
                 limits = message("health.label_out_of_head.with_ignored", limits=limits, share=loss["ignored"])
         expected = message("health.range", low=0, high=1) if loss.get("soft") else _valid_labels(fn, classes)
         if loss.get("outside", 0) and not (fn in BINARY and has_opposed_optimizers(run, signals)):
@@ -171,7 +170,11 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     seen = sum(one.get("observed", 0) for one in binary)
     alone = len(binary) == len(training_losses(signals)) and not has_opposed_optimizers(run, signals)
     if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
-        observed = message("health.label_constant.all", labels=labels, value=ends.pop())
+        values = {"labels": labels, "value": ends.pop()}
+        left_out = {one["ignore_index"]: one.get("ignored", 0.0) for one in binary if one.get("ignore_index") is not None}
+        if len(left_out) == 1:
+            values |= {"index": next(iter(left_out)), "share": next(iter(left_out.values()))}
+        observed = message(f"health.label_constant.{'kept' if len(left_out) == 1 else 'all'}", **values)
         return Outcome("fail", observed, called_in_sentence(binary[0].get("line", "")))
     if constant := _learns_constant(run, signals):
         return constant
