@@ -292,7 +292,8 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     0.15 and 30 % below its own count in all of at least 2; not near guessing, only beside a logged loss that is the
     one the probe saw. Accuracies of attacked inputs are left out. Else, of a classifier whose training loss ends below
     half of chance level: at most half of 1 / K in the last third, which guessing gives with a probability under
-    0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports.
+    0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports. Of a single loss: exactly 1 in each
+    report, where the probe counts less than 0.9 in each validation.
     """
     names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
     in_eval = signals.loop.get("backward_in_eval", {}).get("count", 0)
@@ -302,6 +303,9 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     logged = max(names, key=point_count)
     values = as_shares([v for v in logged.values if math.isfinite(v)])
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
+    if is_held_out(logged.name) and {*values} == {1.0} and max(seen, default=1) < 0.9 and len(training_losses(signals)) == 1:
+        facts = {"name": logged.name, "times": len(values), "right": max(seen)}
+        return Outcome("warn", message("health.accuracy_contradicts_loss.always_one", **facts))
     if is_held_out(logged.name) and seen and len(seen) == len(values):
         wrong = [pair for pair in zip(values, seen, strict=True) if pair[0] < min(pair[1] - 0.15, 0.7 * pair[1])]
         observed = message(
