@@ -36,7 +36,9 @@ def test_a_penalty_that_falls_alone(ask, make_series, end, last, verdict):
 def test_weights_that_decay_wears_down(ask, make_series, make_model, looks, kind, options, left, verdict):
     signals = {
         "models": (make_model("Linear", "Linear", "Linear"),),
-        "tensors": looks(params=lambda step: [{"i": i, "w": 5.0 if step < 3 else 5 * left, "g": 8.0} for i in range(3)]),
+        "tensors": looks(
+            params=lambda step: [{"i": i, "w": 5.0 if step < 3 else 5 * left, "g": 8.0} for i in range(3)]
+        ),
         "optimizers": ({"type": kind, "options": options},),
         "losses": ({"fn": "cross_entropy", "training": True, "value_first": 1.4},),
         "loop": {"steps": 100, "backwards": 100, "optimizers": 1},

@@ -171,7 +171,9 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     alone = len(binary) == len(training_losses(signals)) and not has_opposed_optimizers(run, signals)
     if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
         values = {"labels": labels, "value": ends.pop()}
-        left_out = {one["ignore_index"]: one.get("ignored", 0.0) for one in binary if one.get("ignore_index") is not None}
+        left_out = {
+            one["ignore_index"]: one.get("ignored", 0.0) for one in binary if one.get("ignore_index") is not None
+        }
         if len(left_out) == 1:
             values |= {"index": next(iter(left_out)), "share": next(iter(left_out.values()))}
         observed = message(f"health.label_constant.{'kept' if len(left_out) == 1 else 'all'}", **values)

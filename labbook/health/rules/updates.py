@@ -32,7 +32,8 @@ _FEWEST_LATE = 3
 _SMALL = 64
 _WIPED = 3.0
 _FIRST = 5
-_SHATTERED = 0.3
+SHATTERED, DOUBLED = 0.3, 0.7
+"""First updates, times the norm, that explain a flat loss; and an answer that is no better than the usual class."""
 _MOVED = 0.01
 _MOVED_CLIPPED = 0.1
 _UNMOVED = 1e-3
@@ -285,8 +286,8 @@ def hardly_moved(signals: Signals, clipped: bool) -> Outcome | None:
     return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
 
 
-def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
-    """Returns `update_too_large` for a flat loss: a first step that moved most matrices by a third of their norm.
+def begins_too_large(run: Run, signals: Signals, least: float = SHATTERED) -> Outcome | None:
+    """Returns `update_too_large` for a flat loss: a first step that moved most matrices by `least` of their norm.
 
     The first step itself may be missing, as of Keras: then the loss leaps, and stays there.
 
@@ -295,7 +296,7 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     first = _largest_of_first_steps(judged)
-    large = [one for one in first if one[0] > _SHATTERED]
+    large = [one for one in first if one[0] > least]
     if not large or len(large) <= 0.5 * len(first):
         return _leaps(run, signals)
     worst, step, parameter = max(large, key=lambda one: one[0])

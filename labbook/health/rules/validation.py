@@ -303,7 +303,12 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     logged = max(names, key=point_count)
     values = as_shares([v for v in logged.values if math.isfinite(v)])
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
-    if is_held_out(logged.name) and {*values} == {1.0} and max(seen, default=1) < 0.9 and len(training_losses(signals)) == 1:
+    if (
+        is_held_out(logged.name)
+        and {*values} == {1.0}
+        and max(seen, default=1) < 0.9
+        and len(training_losses(signals)) == 1
+    ):
         facts = {"name": logged.name, "times": len(values), "right": max(seen)}
         return Outcome("warn", message("health.accuracy_contradicts_loss.always_one", **facts))
     if is_held_out(logged.name) and seen and len(seen) == len(values):

@@ -72,4 +72,7 @@ def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
         use: {name for index, name in optimizers if use in used.get(str(index), {})}
         for use in ("discarded", "set_aside")
     }
-    assert uses == {"discarded": {"cleared_for_each_part", "cleared_before_the_last_part"}, "set_aside": {"gradients_by_task"}}
+    assert uses == {
+        "discarded": {"cleared_for_each_part", "cleared_before_the_last_part"},
+        "set_aside": {"gradients_by_task"},
+    }
