@@ -45,6 +45,21 @@ def test_a_model_may_normalise_its_inputs_itself(ask, make_model, looks, first):
 
 
 @in_one_test(
+    ("shape", "top", "verdict"),
+    [([32, 2], 4e6, "warn"), ([32, 2], 80.0, "ok"), ([32, 1], 4e6, "ok"), ([32, 8, 8], 4e6, "ok")],
+    ids=["no ids", "ids as real numbers", "one column", "no rows"],
+)
+def test_real_numbers_beside_a_lookup_table(ask, make_model, looks, shape, top, verdict):
+    chained = chain(make_model, looks, "Embedding", "Linear")
+    for module in chained["models"][0]["modules"]:
+        is_table = module["type"] == "Embedding"
+        module.update({"options": {"num_embeddings": 100}, "parameters": 100} if is_table else {})
+    chained["tensors"] = looks(modules=lambda _: [{"i": 1, "std": 1.0}, {"i": 2, "std": 1.0}])
+    signals = {**batches(mean=7e5, std=8e5, max=top, shape=shape), **chained}
+    assert ask("input_not_normalised", signals=signals).verdict == verdict
+
+
+@in_one_test(
     ("name", "top", "verdict"),
     [("lstm/kernel", 9e5, "warn"), ("conv/kernel", 255.0, "ok"), ("normalization/mean", 9e5, "ok")],
 )

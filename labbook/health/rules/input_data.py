@@ -41,9 +41,12 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     """
     judged: list[Outcome] = []
     few: list[Message] = []
-    first = first_not_normalised(signals)
+    ids = max((m.options.get("num_embeddings") or 0 for m in modules_of(signals)), default=0) or math.inf
     for path, looks in input_leaves(signals).items():
         leaves = [leaf for _, _, leaf in looks if not leaf.get("integer") and leaf.get("std") is not None]
+        rows = all(len(shape := leaf.get("shape", ())) == 2 and shape[1] > 1 for leaf in leaves)
+        # Ids may be given as real numbers.
+        first = first_not_normalised(signals, rows and max((leaf.get("max") or 0 for leaf in leaves), default=0) > ids)
         seen, wanted = sum(samples for _, samples, _ in looks), min(_SAMPLES, 8 * len(looks))
         if not leaves or seen < wanted:
             few += [message("health.too_few.inspected_samples", seen=seen, wanted=wanted)] if leaves else []
