@@ -101,6 +101,20 @@ def cleared_before_the_last_part():
     return [told]
 
 
+def stepped_after_many():
+    """The step is behind the loop over the batches, each of which clears the gradients."""
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        for part in range(20):
+            clear(optimizer)
+            loss = loss_of(model, 20 * at + part)
+            loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
 def gradients_by_task():
     """The gradients of each task are set aside, and then put together."""
     model, told = net(), []
@@ -308,6 +322,7 @@ LOOPS = [
     accumulated_into_zeros,
     cleared_for_each_part,
     cleared_before_the_last_part,
+    stepped_after_many,
     gradients_by_task,
     several_losses_of_one_model,
     summed_before,
