@@ -134,7 +134,7 @@ def test_first_steps_that_shatter_the_weights_are_the_cause_of_trivial_answers(
     rows_of, make_run, make_model, looks, make_series, first, best, named
 ):
     labels = {"0": 116, "1": 284}
-    signals = updates(make_model, looks, lambda step: first if step < 3 else 0.02) | {
+    signals = updates(make_model, looks, lambda step: {1: 0.0, 2: first}.get(step, 0.02)) | {
         "prints": ({"phase": "train", "histogram": labels},),
         "loop": {"optimizers": 1, "steps": 100},
         "evaluations": tuple({"samples": 200, "accuracy": best} for _ in range(4)),

@@ -170,13 +170,10 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     seen = sum(one.get("observed", 0) for one in binary)
     alone = len(binary) == len(training_losses(signals)) and not has_opposed_optimizers(run, signals)
     if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
-        values = {"labels": labels, "value": ends.pop()}
-        left_out = {
-            one["ignore_index"]: one.get("ignored", 0.0) for one in binary if one.get("ignore_index") is not None
-        }
-        if len(left_out) == 1:
-            values |= {"index": next(iter(left_out)), "share": next(iter(left_out.values()))}
-        observed = message(f"health.label_constant.{'kept' if len(left_out) == 1 else 'all'}", **values)
+        value, index, share = ends.pop(), binary[0].get("ignore_index"), binary[0].get("ignored", 0.0)
+        observed = message("health.label_constant.all", labels=labels, value=value)
+        if index is not None:
+            observed = message("health.label_constant.kept", labels=labels, value=value, index=index, share=share)
         return Outcome("fail", observed, called_in_sentence(binary[0].get("line", "")))
     if constant := _learns_constant(run, signals):
         return constant

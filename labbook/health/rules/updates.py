@@ -175,7 +175,7 @@ def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) ->
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
     where = {"parameter": parameter.name}  # without a step: those before it may have thrown the loss off already
-    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in wiped))  # later gradients have grown
+    advice = _advise_lower_rate(run, signals, max(_first_ratio(p) for *_, p in wiped))  # later gradients have grown
     return Outcome("fail", observed, (evidence,), where, advice=advice)
 
 
@@ -187,6 +187,11 @@ def _largest_of_first_steps(judged: Sequence[Parameter]) -> list[tuple[float, in
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
     return [(step, ratio) for step, row in parameter.history if (ratio := row.get("ratio")) is not None]
+
+
+def _first_ratio(parameter: Parameter) -> float:
+    """Returns the first update that is not 0, as that of a warm-up which begins at a rate of 0 is."""
+    return next((ratio for _, ratio in _ratios(parameter) if ratio > 0), 1.0)
 
 
 def _begins_at_zero(parameter: Parameter) -> bool:
@@ -302,7 +307,7 @@ def begins_too_large(run: Run, signals: Signals, least: float = SHATTERED) -> Ou
     worst, step, parameter = max(large, key=lambda one: one[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
     where = {"parameter": parameter.name}
-    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in large))
+    advice = _advise_lower_rate(run, signals, max(_first_ratio(p) for *_, p in large))
     return Outcome("fail", observed, where=where, advice=advice)
 
 

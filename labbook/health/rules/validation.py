@@ -303,15 +303,11 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     logged = max(names, key=point_count)
     values = as_shares([v for v in logged.values if math.isfinite(v)])
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
-    if (
-        is_held_out(logged.name)
-        and {*values} == {1.0}
-        and max(seen, default=1) < 0.9
-        and len(training_losses(signals)) == 1
-    ):
+    compared = is_held_out(logged.name) and bool(seen)
+    if compared and {*values} == {1.0} and max(seen) < 0.9 and len(training_losses(signals)) == 1:
         facts = {"name": logged.name, "times": len(values), "right": max(seen)}
         return Outcome("warn", message("health.accuracy_contradicts_loss.always_one", **facts))
-    if is_held_out(logged.name) and seen and len(seen) == len(values):
+    if compared and len(seen) == len(values):
         wrong = [pair for pair in zip(values, seen, strict=True) if pair[0] < min(pair[1] - 0.15, 0.7 * pair[1])]
         observed = message(
             "health.accuracy_contradicts_loss.measured", name=logged.name, logged=values[-1], right=seen[-1]

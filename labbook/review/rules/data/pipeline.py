@@ -187,11 +187,11 @@ def _labels_in_old_order(code: Code, source: Source, copied: ast.Assign) -> str:
     for node in source.nodes if is_call(order, "permutation", "randperm") else ():
         if isinstance(node, (ast.Dict, ast.Tuple, ast.Call)) and source.function(node) is source.function(copied):
             parts = {dotted_target(one.value): one.slice for one in of_type(ast.walk(node), ast.Subscript)}
-            rows = parts.get(inputs)
-            for name, others in parts.items() if isinstance(rows, ast.Slice) else ():
+            copy_rows = parts.get(inputs)
+            for name, rows in parts.items() if copy_rows is not None and isinstance(copy_rows, ast.Slice) else ():
                 made = code.value(source, name, node)
                 moved = made is not None and any(map(_may_reorder, ast.walk(made)))
-                if LABELS.fullmatch(name) and ast.unparse(others) == ast.unparse(rows) and not moved:
+                if LABELS.fullmatch(name) and ast.dump(rows) == ast.dump(copy_rows or rows) and not moved:
                     return name
     return ""
 
