@@ -91,10 +91,14 @@ def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"wants": "sigmoid", "given": given, "other": "binary_cross_entropy_with_logits"})
         elif loss == "bare_cross_entropy" and given in ("linear", "conv", "log_softmax", "tanh"):
             yield Hit(call, {"wants": "softmax", "given": given, "other": "use_softmax=True"})
-    # skorch takes the logarithm of what the module returns.
+
+
+@error("missing_output_activation", "skorch.NeuralNetClassifier.get_loss: it takes the logarithm", row="loop-bug")
+def logarithm_by_skorch(code: Code, source: Source) -> Iterator[Hit]:
+    """Skorch takes the logarithm of what a module returns, which are no probabilities."""
     for call, criterion, given in _skorch_classifiers(code, source):
         if criterion == "NLLLoss" and given in ("linear", "conv", "log_softmax", "tanh"):
-            yield Hit(call, {"wants": "softmax", "given": given, "other": "criterion=nn.CrossEntropyLoss"})
+            yield Hit(call, {"given": given})
 
 
 @error("name_shadowed_callable", "reports of `'Tensor' object is not callable`")
