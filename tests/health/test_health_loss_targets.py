@@ -78,8 +78,9 @@ def test_kl_div_of_probabilities(ask):
 
 
 @in_one_test(("first", "verdict"), [(1.2, "fail"), (float("nan"), None)])
-def test_of_scores_that_are_nan_it_is_unknown_whether_they_are_log_probabilities(ask, first, verdict):
-    found = ask("missing_output_activation", signals=loss(fn="nll_loss", logprob_rows=0.0, value_first=first))
+def test_of_scores_that_are_nan_it_is_unknown_whether_they_are_log_probabilities(ask, make_series, first, verdict):
+    seen = make_series("loss", [first] * 20)
+    found = ask("missing_output_activation", seen, signals=loss(fn="nll_loss", logprob_rows=0.0))
     assert (found.verdict if found else None) == verdict
 
 
