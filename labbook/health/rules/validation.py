@@ -139,10 +139,8 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
             return Outcome("ok", observed)
         observed = message("health.label_noise_or_shuffled.losses", training=end, validation=min(losses), chance=chance)
         if judged is not None and judged[2] <= _CHANCE:
-            accuracy = judged[0]
-            return Outcome(
-                "ok", message("health.label_noise_or_shuffled.with_accuracy", losses=observed, accuracy=accuracy)
-            )
+            key = "health.label_noise_or_shuffled.with_accuracy"
+            return Outcome("ok", message(key, losses=observed, accuracy=judged[0]))
         return Outcome("fail" if _samples(signals) >= 100 or not signals.evaluations else "warn", observed)
     if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE:
         return None
@@ -192,7 +190,9 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
         if chance > _CHANCE and _is_one_answer_of_one_column(run, signals):
             observed = message("health.below_trivial_baseline.one_column", accuracy=best, majority=share)
             return Outcome("warn", observed, advice=message("health.below_trivial_baseline.one_column_advice"))
-        return Outcome("warn" if chance > _CHANCE else "ok", observed)
+        # A loss that weights the classes gives up right answers of the usual one for those of the others.
+        is_weighted = best < 0.98 * share and any(one.get("weight") for one in training_losses(signals))
+        return Outcome("warn" if chance > _CHANCE and not is_weighted else "ok", observed)
     trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and _is_single_classifier(signals)
     if isinstance(loss, Message) or not trained or not _guesses(run, signals, loss):
         return None
@@ -388,8 +388,7 @@ def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, fl
     share = max(counts.values()) / total
     if share > 0.8:
         return None
-    best = max(accuracies[-3:])
-    samples = _samples(signals)
+    best, samples = max(accuracies[-3:]), _samples(signals)
     # Of an unknown number of samples only an accuracy that is no better at all counts.
     samples = samples if samples >= 50 else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)
