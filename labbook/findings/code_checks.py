@@ -22,6 +22,9 @@ _MOST_FILES = 30
 _MOST_BYTES = 200_000
 _MOST_CAUSES = 3
 _NONFINITE = "loss_nonfinite"
+_INSIDE_FORWARDS = {"dropout_active_in_eval": "loop-bug"}
+"""Symptoms inside of a forward, which nothing measures in a compiled model, and the classes of their rows."""
+
 _TESTS_NAN = re.compile(r"isnan|isinf|isfinite|(\b[\w.()]+) [!=]= \1")
 _VERDICTS = {"error": "fail", "warning": "warn", "note": "note"}
 
@@ -40,7 +43,9 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
         nan_exit = _find_nan_exit(run, files)
         loaded = [state for signals in run.signals for state in signals.loaded if not state.get("step")]
         is_resumed = any(state.get("what") == "model" for state in loaded)
-        shown = [rule for rule in RULES if rule.row and run.signals and (is_resumed or not rule.resumed)]
+        inside = _INSIDE_FORWARDS if any(signals.mode == "compiled" for signals in run.signals) else {}
+        has_row = [rule for rule in RULES if rule.row or rule.symptom in inside] if run.signals else []
+        shown = [rule for rule in has_row if is_resumed or not rule.resumed]
         rules = [*shown, *(rule for rule in RULES if nan_exit and rule.symptom == _NONFINITE)]
         violations = review_files(files, seconds=_SECONDS, rules=rules).violations if rules else ()
     except Exception:
@@ -50,13 +55,13 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
     found: dict[str, tuple[Check, Outcome]] = {}
     for one in violations:
         rule = by_name[one.rule]
-        if rule.row:
+        if family := rule.row or inside.get(rule.symptom, ""):
             place = _place(one.file, one.cell, one.line)
             what, advice = _sentences(rule, one)
             in_code = message("health.in_code", line=place)
             verdict = "ok" if rule.explains else _VERDICTS[one.severity]
             outcome = Outcome(verdict, what, (in_code,), place_of(place), advice=advice)
-            found.setdefault(rule.symptom, (_check(rule.symptom, rule.row, rule.tier), outcome))
+            found.setdefault(rule.symptom, (_check(rule.symptom, family, rule.tier), outcome))
     if nan_exit is not None:
         causes = [(by_name[one.rule], one) for one in violations if not by_name[one.rule].row]
         found[_NONFINITE] = (_check(_NONFINITE, "numeric", 1), _judge_nan_exit(*nan_exit, causes))

@@ -250,10 +250,11 @@ def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages
     """
     rows = [_raise_hint(row, rows, run, pages) for row in rows]
     wrong = {row.id for row in rows if row.verdict in ("fail", "warn")}
-    if wrong.isdisjoint(_FLAT | _COLLAPSED):
+    least = updates.DOUBLED if wrong.isdisjoint(_FLAT | _COLLAPSED) else updates.SHATTERED
+    if least == updates.DOUBLED and "below_trivial_baseline" not in wrong:
         return rows
     by_id = {row.id: row for row in rows}
-    first = [o for each in run.signals if (o := updates.begins_too_large(run, each)) is not None]
+    first = [o for each in run.signals if (o := updates.begins_too_large(run, each, least)) is not None]
     large = by_id.get("update_too_large")
     if first and large is not None and large.verdict not in ("fail", "warn"):
         check = next(check for check in CHECKS if check.id == large.id)

@@ -44,6 +44,14 @@ def test_code_that_is_right_broken_or_not_trained_with_has_no_row(tmp_path):
     assert check_code(run_of(tmp_path, FLIP, sources=(str(tmp_path / "gone.py"),))) == []
 
 
+@pytest.mark.parametrize(("mode", "rows"), [("compiled", ["dropout_active_in_eval"]), ("dynamic", [])])
+def test_the_code_of_a_compiled_forward_takes_the_place_of_measurements(tmp_path, mode, rows):
+    layer = "class Net(nn.Module):\n    def forward(self, x):\n        return F.dropout(x, 0.5)\n"
+    code = f"import torch.nn.functional as F\nfrom torch import nn\n{layer}"
+    run = run_of(tmp_path, code, signals=(Signals("a", mode=mode, loop={"steps": 5, "backwards": 5}),))
+    assert [check.id for check, _ in check_code(run)] == rows
+
+
 def test_a_program_that_left_because_of_nan_is_not_healthy(tmp_path):
     loop = "def nll(p):\n    return -torch.log(torch.sigmoid(p)).mean()\nwhile True:\n    loss = nll(x)\n"
     code = f"import torch\n{loop}    if torch.isnan(loss):\n        print('gave up on NaN')\n        break\n"

@@ -120,6 +120,9 @@ def test_an_optimizer_of_master_weights(ask, trains, idle, fires):
     signals["optimizers"] = ({"index": 0, "type": "AdamW", "trains": trains, "tensors": 4, "parameters": 641},)
     for check in ("grad_param_not_in_optimizer", "grad_not_cleared"):
         assert (ask(check, signals=signals).verdict == "fail") is fires, check
+    # Without an optimizer, as where Keras applies gradients itself, nothing holds copies.
+    by_hand = {**signals, "loop": {**signals["loop"], "optimizers": 0}}
+    assert ask("grad_not_cleared", signals=by_hand).verdict == "fail"
 
 
 @in_one_test(("kind", "still", "verdict"), [("LBFGS", 4, "ok"), ("LBFGS", 7, "fail"), ("SGD", 4, "fail")])

@@ -1,6 +1,7 @@
 """Held-out metrics that collapse, or stay at a trivial value, while the training loss falls."""
 
 import pytest
+from order_of_tests import in_one_test
 
 FALLING = [0.7 * 0.98**i for i in range(200)]
 LEAPING = [*FALLING[:100], *FALLING[:100]]
@@ -157,3 +158,12 @@ def test_an_accuracy_far_below_guessing_is_no_sign_of_wrong_labels(ask, make_ser
         name: ask(name, *series, signals=signals) for name in ("accuracy_contradicts_loss", "label_noise_or_shuffled")
     }
     assert [name for name, one in found.items() if one is not None and one.verdict in ("warn", "fail")] == [named]
+
+
+@in_one_test(("weight", "accuracy", "verdict"), [(True, 0.4, "ok"), (True, 0.5, "warn"), (False, 0.4, "warn")])
+def test_weights_of_the_classes_cost_accuracy_and_one_answer_for_all_is_none_of_them(ask, weight, accuracy, verdict):
+    prints = ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 500, "1": 300, "2": 200}},)
+    phases = tuple({"accuracy": accuracy, "samples": 300, "batches": 5} for _ in range(4))
+    losses = ({"fn": "cross_entropy", "training": True, "calls": 500, "weight": weight},)
+    signals = {"prints": prints, "evaluations": phases, "losses": losses, "loop": {"steps": 500}}
+    assert ask("below_trivial_baseline", signals=signals).verdict == verdict

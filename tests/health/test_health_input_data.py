@@ -53,6 +53,21 @@ def test_a_model_may_normalise_its_inputs_itself(ask, make_model, looks, first):
 
 
 @in_one_test(
+    ("shape", "top", "verdict"),
+    [([32, 2], 4e6, "warn"), ([32, 2], 80.0, "ok"), ([32, 1], 4e6, "ok"), ([32, 8, 8], 4e6, "ok")],
+    ids=["no ids", "ids as real numbers", "one column", "no rows"],
+)
+def test_real_numbers_beside_a_lookup_table(ask, make_model, looks, shape, top, verdict):
+    chained = chain(make_model, looks, "Embedding", "Linear")
+    for module in chained["models"][0]["modules"]:
+        is_table = module["type"] == "Embedding"
+        module.update({"options": {"num_embeddings": 100}, "parameters": 100} if is_table else {})
+    chained["tensors"] = looks(modules=lambda _: [{"i": 1, "std": 1.0}, {"i": 2, "std": 1.0}])
+    signals = {**batches(mean=7e5, std=8e5, max=top, shape=shape), **chained}
+    assert ask("input_not_normalised", signals=signals).verdict == verdict
+
+
+@in_one_test(
     ("name", "top", "verdict"),
     [("lstm/kernel", 9e5, "warn"), ("conv/kernel", 255.0, "ok"), ("normalization/mean", 9e5, "ok")],
 )
@@ -180,9 +195,9 @@ def test_labels_out_of_the_head(ask):
     found = ask("label_out_of_head", signals={"losses": (classifier(outside=7, target={"min": 1, "max": 3}),)})
     assert found.verdict == "fail" and found.observed == "7 targets outside, 1 to 3" and found.expected == "0 to 2"
     assert ask("label_out_of_head", signals={"losses": (classifier(),)}).verdict == "ok"
-    masked = classifier(target={"min": -100, "max": 2}, ignored=0.25)
+    masked = classifier(target={"min": 0, "max": 2}, ignored=0.25)
     found = ask("label_out_of_head", signals={"losses": (masked,)})
-    assert found.verdict == "ok" and found.observed == "-100 to 2, 25 % of them ignored"
+    assert found.verdict == "ok" and found.observed == "0 to 2, 25 % of all ignored"
     mixed = classifier(soft=True, target={"min": 0, "max": 1})
     assert ask("label_out_of_head", signals={"losses": (mixed,)}).expected == "0 to 1"
 

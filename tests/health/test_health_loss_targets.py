@@ -77,6 +77,13 @@ def test_kl_div_of_probabilities(ask):
     assert ask("missing_output_activation", signals=right) is None
 
 
+@in_one_test(("first", "verdict"), [(1.2, "fail"), (float("nan"), None)])
+def test_of_scores_that_are_nan_it_is_unknown_whether_they_are_log_probabilities(ask, make_series, first, verdict):
+    seen = make_series("loss", [first] * 20)
+    found = ask("missing_output_activation", seen, signals=loss(fn="nll_loss", logprob_rows=0.0))
+    assert (found.verdict if found else None) == verdict
+
+
 def test_float_labels_in_paddle(ask):
     fed = {"target": {"shape": [32], "dtype": "float32"}}
     assert ask("label_dtype_truncated", signals=loss(**fed), framework="paddle").verdict == "fail"

@@ -38,6 +38,31 @@ def test_a_penalty_that_crushes_the_weights(ask, make_series, make_model, looks,
 
 
 @in_one_test(
+    ("kind", "options", "left", "verdict"),
+    [
+        ("Momentum", {"weight_decay": 0.4, "momentum": 0.9}, 0.2, "warn"),
+        ("SGD", {"weight_decay": 0.4, "momentum": 0.0}, 0.2, None),
+        ("SGD", {"weight_decay": 0.4, "momentum": 0.9}, 0.9, None),
+        ("SGD", {"weight_decay": 5e-4, "momentum": 0.9}, 0.2, None),
+        ("Adam", {"weight_decay": 0.4}, 0.2, None),
+        ("AdamW", {"weight_decay": 0.8}, 0.2, "warn"),
+    ],
+)
+def test_weights_that_decay_wears_down(ask, make_series, make_model, looks, kind, options, left, verdict):
+    signals = {
+        "models": (make_model("Linear", "Linear", "Linear"),),
+        "tensors": looks(
+            params=lambda step: [{"i": i, "w": 5.0 if step < 3 else 5 * left, "g": 8.0} for i in range(3)]
+        ),
+        "optimizers": ({"type": kind, "options": options},),
+        "losses": ({"fn": "cross_entropy", "training": True, "value_first": 1.4},),
+        "loop": {"steps": 100, "backwards": 100, "optimizers": 1},
+    }
+    found = ask("regularisation_dominates", make_series("lr", [0.02] * 100), signals=signals)
+    assert (found.verdict if found else None) == verdict
+
+
+@in_one_test(
     ("options", "gradient", "loaded", "verdict"),
     [
         ({"weight_decay": 1.0}, 0.5, False, "warn"),

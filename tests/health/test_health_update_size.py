@@ -129,6 +129,28 @@ def test_first_steps_that_shatter_the_weights_are_the_cause_of_a_loss_at_chance(
         assert rows["loss_at_chance"].explained_by == "update_too_large"
 
 
+@in_one_test(("first", "best", "named"), [(0.9, 0.71, True), (0.9, 0.85, False), (0.4, 0.71, False)])
+def test_first_steps_that_shatter_the_weights_are_the_cause_of_trivial_answers(
+    rows_of, make_run, make_model, looks, make_series, first, best, named
+):
+    labels = {"0": 116, "1": 284}
+    signals = updates(make_model, looks, lambda step: {1: 0.0, 2: first}.get(step, 0.02)) | {
+        "prints": ({"phase": "train", "histogram": labels},),
+        "loop": {"optimizers": 1, "steps": 100},
+        "evaluations": tuple({"samples": 200, "accuracy": best} for _ in range(4)),
+    }
+    losses = [0.9 - 0.004 * step + 0.2 * math.sin(step * step) for step in range(100)]
+    series = [
+        make_series("loss", losses),
+        make_series("lr", [0.1] * 100),
+        make_series("val_acc", [best] * 4, "console"),
+    ]
+    rows = rows_of(make_run(*series, signals=signals))
+    assert (rows["update_too_large"].verdict == "fail") is named
+    if named:
+        assert rows["below_trivial_baseline"].explained_by == "update_too_large"
+
+
 @pytest.mark.parametrize(("ratio", "fall", "named"), [(1e-5, 0.0, True), (1e-3, 0.0, False), (1e-5, 0.01, False)])
 def test_steps_too_small_are_the_cause_of_a_loss_that_stands_still(
     rows_of, make_run, make_model, looks, make_series, ratio, fall, named

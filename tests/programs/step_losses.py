@@ -86,6 +86,35 @@ def cleared_for_each_part():
     return [told]
 
 
+def cleared_before_the_last_part():
+    """As under `accelerator.accumulate`, which clears gradients only where it steps: if that comes first, too late."""
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        for part in range(4):
+            if part == 3:
+                clear(optimizer)
+            loss = loss_of(model, 4 * at + part) / 4
+            loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
+def stepped_after_many():
+    """The step is behind the loop over the batches, each of which clears the gradients."""
+    model, told = net(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        for part in range(20):
+            clear(optimizer)
+            loss = loss_of(model, 20 * at + part)
+            loss.backward()
+        optimizer.step()
+        told.append(loss.item())
+    return [told]
+
+
 def gradients_by_task():
     """The gradients of each task are set aside, and then put together."""
     model, told = net(), []
@@ -292,6 +321,8 @@ LOOPS = [
     accumulated,
     accumulated_into_zeros,
     cleared_for_each_part,
+    cleared_before_the_last_part,
+    stepped_after_many,
     gradients_by_task,
     several_losses_of_one_model,
     summed_before,

@@ -49,7 +49,8 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
     for opt, looks in cleared.items():
         streak, bad = looks.get("streak", 0), looks.get("not_cleared", 0)
         seen = looks.get("checked", 0)
-        if streak >= _STREAK and bad > 0.5 * seen and not has_master_weights(signals):
+        has_copies = has_master_weights(signals) and signals.loop.get("optimizers", 0) > 0
+        if streak >= _STREAK and bad > 0.5 * seen and not has_copies:
             largest = looks.get("largest")
             norm = message("health.grad_not_cleared.norm", norm=largest) if largest is not None else ""
             which = optimizer_suffix(opt, cleared)

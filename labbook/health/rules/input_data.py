@@ -41,11 +41,14 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     """
     judged: list[Outcome] = []
     few: list[Message] = []
-    first = first_not_normalised(signals)
+    ids = max((m.options.get("num_embeddings") or 0 for m in modules_of(signals)), default=0) or math.inf
     # Of several that are alike, the largest one is shown: images, not the index of their sample.
     largest = sorted(input_leaves(signals).items(), key=lambda item: -math.prod(item[1][0][2].get("shape", ())))
     for path, looks in largest:
         leaves = [leaf for _, _, leaf in looks if not leaf.get("integer") and leaf.get("std") is not None]
+        rows = all(len(shape := leaf.get("shape", ())) == 2 and shape[1] > 1 for leaf in leaves)
+        # Ids may be given as real numbers.
+        first = first_not_normalised(signals, rows and max((leaf.get("max") or 0 for leaf in leaves), default=0) > ids)
         seen, wanted = sum(samples for _, samples, _ in looks), min(_SAMPLES, 8 * len(looks))
         if not leaves or seen < wanted:
             few += [message("health.too_few.inspected_samples", seen=seen, wanted=wanted)] if leaves else []

@@ -131,7 +131,6 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
         if low is not None and high is not None:
             limits = message("health.range", low=low, high=high)
             if loss.get("ignored"):
-                # The extremes are those of all targets: the ignored value is one of them.
                 limits = message("health.label_out_of_head.with_ignored", limits=limits, share=loss["ignored"])
         expected = message("health.range", low=0, high=1) if loss.get("soft") else _valid_labels(fn, classes)
         if loss.get("outside", 0) and not (fn in BINARY and has_opposed_optimizers(run, signals)):
@@ -171,7 +170,9 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     seen = sum(one.get("observed", 0) for one in binary)
     alone = len(binary) == len(training_losses(signals)) and not has_opposed_optimizers(run, signals)
     if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
-        observed = message("health.label_constant.all", labels=labels, value=ends.pop())
+        value, index, share = ends.pop(), binary[0].get("ignore_index"), binary[0].get("ignored", 0.0)
+        key = f"health.label_constant.{'all' if index is None else 'kept'}"
+        observed = message(key, labels=labels, value=value, index=index or 0, share=share)
         return Outcome("fail", observed, called_in_sentence(binary[0].get("line", "")))
     if constant := _learns_constant(run, signals):
         return constant

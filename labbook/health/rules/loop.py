@@ -189,7 +189,9 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.missing_output_activation.positive", largest=top)
             return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         share, seen = loss.get("logprob_rows"), loss.get("observed", 0)
-        if loss.get("fn") != "nll_loss" or share is None or seen < _CALLS:
+        # Of scores that are NaN from the first step on nothing is known: the fault is in front of the loss.
+        is_nan = any(math.isnan(series.values[0]) for series in process_series(run, signals, "loss"))
+        if loss.get("fn") != "nll_loss" or share is None or seen < _CALLS or is_nan:
             continue
         if share < 0.05 and (loss.get("prob_columns") or 0.0) < 0.5:
             observed = message("health.missing_output_activation.share", share=share, calls=seen)

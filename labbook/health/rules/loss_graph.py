@@ -139,8 +139,8 @@ def regularisation_is_small(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2): a loss of more than 10 times its only loss function where its graph holds a penalty,
     or of 3 times where their sum ends at chance level, or well above 0 with most matrices at 0.6 of their norm; decay
     of 3 times the gradient in most matrices within the first 5 steps, coupled to it as in SGD and Adam, that shrinks
-    weights by a tenth over the run, or apart from it as in AdamW, of a hundredth a step, that leaves 0.7 of them. Of
-    weights that were trained before the gradients may rightly be small.
+    weights by a tenth over the run, or, in SGD and in optimizers that decay apart from the gradient, of a hundredth a
+    step, that leaves 0.7 of them. Of weights that were trained before the gradients may rightly be small.
     """
     return _penalty(run, signals) or _decay(run, signals)
 
@@ -177,12 +177,14 @@ def _decay(run: Run, signals: Signals) -> Outcome | None:
     if optimizer is None or not isinstance(decay, (int, float)) or decay <= 0:
         return None
     rates = [v for s in process_series(run, signals, "lr") for v in s.values if math.isfinite(v)]
-    if optimizer.get("type") not in _COUPLED:
-        return _shrinking(signals, decay, max(rates, default=0.0))
+    is_plain, rate = optimizer.get("type") in _PLAIN, max(rates, default=0.0)
+    if is_plain or optimizer.get("type") not in _COUPLED:
+        inertia = optimizer["options"].get("momentum") if is_plain else 0.0
+        shrunk = _shrinking(signals, decay, rate / (1 - inertia) if inertia and inertia < 1 else rate)
+        if shrunk is not None or not is_plain:
+            return shrunk
     steps = signals.loop.get("steps", 0)
-    if is_pretrained(signals) or (
-        optimizer.get("type") in _PLAIN and sum(rates) / max(1, len(rates)) * decay * steps < 0.1
-    ):
+    if is_pretrained(signals) or (is_plain and sum(rates) / max(1, len(rates)) * decay * steps < 0.1):
         return None
     looks = [
         (decay * look["w"] / look["g"], parameter)
@@ -199,7 +201,11 @@ def _decay(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _shrinking(signals: Signals, decay: float, rate: float) -> Outcome | None:
-    """Decay apart from the gradient that takes more than a hundredth of the weights a step, and wins against it."""
+    """Decay that takes more than a hundredth of the weights a step, and wins against the gradient.
+
+    Args:
+        rate: Of the optimizer; with momentum, what it sums up to.
+    """
     left = _norms_left(signals)
     if rate * decay < _LARGEST_SHRINK or left > _SHRUNK:
         return None

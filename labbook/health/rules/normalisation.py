@@ -163,13 +163,16 @@ def has_batch_norm(signals: Signals) -> bool:
     return any("BatchNorm" in module.type for module in modules_of(signals))
 
 
-def first_not_normalised(signals: Signals) -> Module | None:
+def first_not_normalised(signals: Signals, is_table: bool = False) -> Module | None:
     """The first module with weights that gets a model's input, `None` when it is a norm or a lookup table.
 
     The model itself, which has no weights of its own, where its layers are no modules, as those of Keras.
+
+    Args:
+        is_table: Whether the input is rows of real numbers, which no lookup table takes.
     """
     for module in modules_of(signals):
-        if module.parameters and module.history:
+        if module.parameters and module.history and not (is_table and "embedding" in module.type.lower()):
             return None if _normalises_or_looks_up(module.type) else module
     weights = parameters_of(signals)
     if not weights or _normalises_or_looks_up(weights[0].name):

@@ -23,7 +23,8 @@ _FEWEST_LATE = 3
 _SMALL = 64
 _WIPED = 3.0
 _FIRST = 5
-_SHATTERED = 0.3
+SHATTERED, DOUBLED = 0.3, 0.7
+"""First updates, times the norm, that explain a flat loss; and an answer that is no better than the usual class."""
 _MOVED = 0.01
 _MOVED_CLIPPED = 0.1
 _UNMOVED = 1e-3
@@ -167,7 +168,7 @@ def _judge_wiped_out(run: Run, signals: Signals, judged: Sequence[Parameter]) ->
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
     evidence = message("health.update_too_large.loss", before=series.values[0], after=median(after))
     where = {"parameter": parameter.name}  # without a step: those before it may have thrown the loss off already
-    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in wiped))  # later gradients have grown
+    advice = _advise_lower_rate(run, signals, max(_first_ratio(p) for *_, p in wiped))  # later gradients have grown
     return Outcome("fail", observed, (evidence,), where, advice=advice)
 
 
@@ -179,6 +180,11 @@ def _largest_of_first_steps(judged: Sequence[Parameter]) -> list[tuple[float, in
 
 def _ratios(parameter: Parameter) -> list[tuple[int, float]]:
     return [(step, ratio) for step, row in parameter.history if (ratio := row.get("ratio")) is not None]
+
+
+def _first_ratio(parameter: Parameter) -> float:
+    """Returns the first update that is not 0, as that of a warm-up which begins at a rate of 0 is."""
+    return next((ratio for _, ratio in _ratios(parameter) if ratio > 0), 1.0)
 
 
 def _begins_at_zero(parameter: Parameter) -> bool:
@@ -278,8 +284,8 @@ def hardly_moved(signals: Signals, clipped: bool) -> Outcome | None:
     return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
 
 
-def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
-    """Returns `update_too_large` for a flat loss: a first step that moved most matrices by a third of their norm.
+def begins_too_large(run: Run, signals: Signals, least: float = SHATTERED) -> Outcome | None:
+    """Returns `update_too_large` for a flat loss: a first step that moved most matrices by `least` of their norm.
 
     The first step itself may be missing, as of Keras: then the loss leaps, and stays there.
 
@@ -288,13 +294,13 @@ def begins_too_large(run: Run, signals: Signals) -> Outcome | None:
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
     first = _largest_of_first_steps(judged)
-    large = [one for one in first if one[0] > _SHATTERED]
+    large = [one for one in first if one[0] > least]
     if not large or len(large) <= 0.5 * len(first):
         return _leaps(run, signals)
     worst, step, parameter = max(large, key=lambda one: one[0])
     observed = message("health.update_too_large.one_step", ratio=worst, name=parameter.name, step=step)
     where = {"parameter": parameter.name}
-    advice = _advise_lower_rate(run, signals, max(_ratios(p)[0][1] for *_, p in large))
+    advice = _advise_lower_rate(run, signals, max(_first_ratio(p) for *_, p in large))
     return Outcome("fail", observed, where=where, advice=advice)
 
 

@@ -139,10 +139,8 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
             return Outcome("ok", observed)
         observed = message("health.label_noise_or_shuffled.losses", training=end, validation=min(losses), chance=chance)
         if judged is not None and judged[2] <= _CHANCE:
-            accuracy = judged[0]
-            return Outcome(
-                "ok", message("health.label_noise_or_shuffled.with_accuracy", losses=observed, accuracy=accuracy)
-            )
+            key = "health.label_noise_or_shuffled.with_accuracy"
+            return Outcome("ok", message(key, losses=observed, accuracy=judged[0]))
         return Outcome("fail" if _samples(signals) >= 100 or not signals.evaluations else "warn", observed)
     below = judged is not None and _is_below_guessing(signals, judged[0], loss.classes)  # wrong labels make no worse
     if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE or below:
@@ -193,7 +191,9 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
         if chance > _CHANCE and _is_one_answer_of_one_column(run, signals):
             observed = message("health.below_trivial_baseline.one_column", accuracy=best, majority=share)
             return Outcome("warn", observed, advice=message("health.below_trivial_baseline.one_column_advice"))
-        return Outcome("warn" if chance > _CHANCE else "ok", observed)
+        # A loss that weights the classes gives up right answers of the usual one for those of the others.
+        is_weighted = best < 0.98 * share and any(one.get("weight") for one in training_losses(signals))
+        return Outcome("warn" if chance > _CHANCE and not is_weighted else "ok", observed)
     trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and _is_single_classifier(signals)
     if isinstance(loss, Message) or not trained or not _guesses(run, signals, loss):
         return None
@@ -293,7 +293,8 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     0.15 and 30 % below its own count in all of at least 2; not near guessing, only beside a logged loss that is the
     one the probe saw. Accuracies of attacked inputs are left out. Else, of a classifier whose training loss ends below
     half of chance level: at most 0.7 of 1 / K in the last third, which guessing gives with a probability under
-    0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports.
+    0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports. Of a single loss: exactly 1 in each
+    report, where the probe counts less than 0.9 in each validation.
     """
     names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
     in_eval = signals.loop.get("backward_in_eval", {}).get("count", 0)
@@ -303,7 +304,11 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     logged = max(names, key=point_count)
     values = as_shares([v for v in logged.values if math.isfinite(v)])
     seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
-    if is_held_out(logged.name) and seen and len(seen) == len(values):
+    compared = is_held_out(logged.name) and bool(seen)
+    if compared and {*values} == {1.0} and max(seen) < 0.9 and len(training_losses(signals)) == 1:
+        facts = {"name": logged.name, "times": len(values), "right": max(seen)}
+        return Outcome("warn", message("health.accuracy_contradicts_loss.always_one", **facts))
+    if compared and len(seen) == len(values):
         wrong = [pair for pair in zip(values, seen, strict=True) if pair[0] < min(pair[1] - 0.15, 0.7 * pair[1])]
         observed = message(
             "health.accuracy_contradicts_loss.measured", name=logged.name, logged=values[-1], right=seen[-1]
@@ -388,8 +393,7 @@ def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, fl
     share = max(counts.values()) / total
     if share > 0.8:
         return None
-    best = max(accuracies[-3:])
-    samples = _samples(signals)
+    best, samples = max(accuracies[-3:]), _samples(signals)
     # Of an unknown number of samples only an accuracy that is no better at all counts.
     samples = samples if samples >= 50 else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)

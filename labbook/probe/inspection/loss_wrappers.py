@@ -187,6 +187,9 @@ class LossFunctions:
             facts["targets"], facts["ignored"] = int(self._count(values)), int(skipped.sum())
             facts["ignore_index"] = int(given.get("ignore_index", -100)) if facts["ignored"] else None
             facts["items"] = facts["targets"] - facts["ignored"]
+            if facts["ignored"] and facts["items"]:
+                kept = values[~skipped]
+                facts["target"] = dict(self._describe(target, values), min=float(kept.min()), max=float(kept.max()))
             facts["outside"] = int((((values < 0) | (values >= classes)) & ~skipped).sum())
         table = self._table(inputs) if classes > 0 else None
         if table is not None:

@@ -245,7 +245,7 @@ class FunctionalCalls:
                 ones = int((view == 1).sum())
                 fields["flags"] = 0 < ones < view.size and ones == int((view != 0).sum())
                 if len(shape) == 4 and shape[1:3] == [1, 1]:
-                    hidden = (view.reshape(-1) < HIDDEN).tolist()
+                    hidden = (view.reshape(-1) <= HIDDEN).tolist()
                     fields["padding_only"] = self.inspector.batches.is_padding_all((shape[0], shape[3]), hidden)
                 self.found[key] = fields
 

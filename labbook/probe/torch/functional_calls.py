@@ -230,7 +230,7 @@ class FunctionalCalls:
             return None
         with self.inspector.without_modes:
             mask = mask.detach()
-            hidden = mask < HIDDEN if mask.is_floating_point() else mask.bool() != (causal is not None)
+            hidden = mask <= HIDDEN if mask.is_floating_point() else mask.bool() != (causal is not None)
             return tokens_ahead_of_mask(hidden)
 
     def _is_flags(self, mask):
@@ -278,7 +278,7 @@ class FunctionalCalls:
             if is_4d and not self.torch.equal(mask, mask[:, :, :1].expand_as(mask)):
                 return None  # it differs between the queries
             mask = keys
-            hidden = mask < HIDDEN if mask.is_floating_point() else mask.bool() != attends
+            hidden = mask <= HIDDEN if mask.is_floating_point() else mask.bool() != attends
             return self.inspector.batches.is_padding_all(mask.shape, hidden.flatten().tolist())
 
     # cuts

@@ -39,6 +39,9 @@ LOSSES = {
 }
 """Function -> its name in the protocol and its parameters."""
 
+_KERAS = {"mean_squared_error": "mse_loss", "mean_absolute_error": "l1_loss", "huber": "huber"}
+"""Functions of Keras that call none of PyTorch, and their names in the protocol."""
+
 _DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
 
 
@@ -58,6 +61,21 @@ class LossFunctions(loss_wrappers.LossFunctions):
             original = getattr(functional, name, None)
             if type(original) is types.FunctionType:
                 setattr(functional, name, self._wrap_dropout(original, is_compiling))
+
+    def install_in_keras(self, losses, is_compiling):
+        """Watches the functions of the losses that Keras makes, which its metrics call as well.
+
+        Args:
+            losses: The module `keras.src.losses.losses`.
+        """
+        pairs = [(getattr(losses, name, None), known) for name, known in _KERAS.items()]
+        watched = [(fn, self._wrap(fn, known, ["target", "input"], is_compiling)) for fn, known in pairs if fn]
+        original = losses.LossFunctionWrapper.__init__
+
+        def init(loss, fn, *args, **kwargs):
+            original(loss, next((wrapper for known, wrapper in watched if known is fn), fn), *args, **kwargs)
+
+        losses.LossFunctionWrapper.__init__ = imitate(init, original)
 
     def _wrap(self, original, function, parameters, is_compiling):
         begins, ended = self.without_modes.wrap(self._begins), self.without_modes.wrap(self._on_result)

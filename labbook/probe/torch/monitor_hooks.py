@@ -43,6 +43,8 @@ def hook_monitor(adapter):
         _watch_optimizers(adapter, inspector)
     with probe.guard("torch.health losses"):
         inspector.losses.install(compiling)
+        keras = "keras.src.losses.losses"
+        adapter.probe.watch(keras, lambda module: inspector.losses.install_in_keras(module, compiling))
     with probe.guard("torch.health loading"):
         inspector.loading.install(compiling)
     with probe.guard("torch.health initialisers"):

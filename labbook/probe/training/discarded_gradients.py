@@ -1,4 +1,4 @@
-"""Finds out whether gradients that should be accumulated are cleared before each micro-batch; knows no framework.
+"""Finds out whether gradients that should be accumulated are cleared before each, or the last, micro-batch.
 
 A step after several calls of `backward` from the same line is made with the last one alone where the gradients of the
 others were cleared. Programs that clear gradients for another purpose put their own ones together: those of the step
@@ -26,13 +26,14 @@ class DiscardedGradients:
         self._left = MOST_STEPS
         self._places = []
         self._values = {}
-        self._cleared = {}
+        self._cleared, self._latest = {}, {}
 
     def begin(self):
         """Forget the calls of `backward` before the last step."""
         self._places = []
         self._values.clear()
         self._cleared.clear()
+        self._latest.clear()
 
     def backward_begins(self, number, frame):
         """Process the line in the user's program that calls `backward`; no frame for a call that is not to count."""
@@ -45,6 +46,7 @@ class DiscardedGradients:
         """Process that its gradients are cleared at a further call of `backward`; counts where it had some before."""
         if any(self._values.get(id(optimizer), ())):
             self._cleared[id(optimizer)] = self._cleared.get(id(optimizer), 0) + 1
+            self._latest[id(optimizer)] = len(self._places)
 
     def backward_ended(self, optimizers):
         """Read the gradients after a call of `backward`."""
@@ -66,7 +68,7 @@ class DiscardedGradients:
         last = self._values.get(id(optimizer))
         if not last or not any(last):
             return None
-        if self._cleared.get(id(optimizer), 0) < backwards - 1:
+        if self._cleared.get(id(optimizer), 0) < backwards - 1 and self._latest.get(id(optimizer)) != backwards:
             return "kept"
         used = self._inspector.gradient_values(optimizer) or ()
         return "discarded" if is_multiple(last, used) else "set_aside"

@@ -87,9 +87,10 @@ class StepLosses:
             self._discarded.begin()
             self._looked = True
         self._number = number
-        if number < MOST_NAMES:
+        if number < _MOST_BACKWARDS:
             frame = user_frame()
-            self._names[number] = backward_expression(frame)
+            if number < MOST_NAMES:
+                self._names[number] = backward_expression(frame)
             self._discarded.backward_begins(number, None if inside else frame)
         again, self._in_closure = self._in_closure, self._in_closure or inside
         if not 0 < number < _MOST_BACKWARDS:
@@ -111,7 +112,7 @@ class StepLosses:
         for optimizer, before in marked:
             if self._inspector.gradient_marks(optimizer) == before:
                 self._without.setdefault(id(optimizer), set()).add(self._number)
-        if self._discarded.several and self._number < MOST_NAMES:
+        if self._discarded.several and self._number < _MOST_BACKWARDS:
             self._discarded.backward_ended(self._inspector.followed_optimizers())
 
     def use_of_gradients(self, optimizer, backwards):

@@ -8,6 +8,8 @@ SUMMED = {
     "accumulated": [4],
     "accumulated_into_zeros": [4],
     "cleared_for_each_part": [1],
+    "cleared_before_the_last_part": [1],
+    "stepped_after_many": [1],
     "gradients_by_task": [1],
     "several_losses_of_one_model": [2],
     "summed_before": [None],
@@ -71,4 +73,5 @@ def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
         use: {name for index, name in optimizers if use in used.get(str(index), {})}
         for use in ("discarded", "set_aside")
     }
-    assert uses == {"discarded": {"cleared_for_each_part"}, "set_aside": {"gradients_by_task"}}
+    late = {"cleared_for_each_part", "cleared_before_the_last_part", "stepped_after_many"}
+    assert uses == {"discarded": late, "set_aside": {"gradients_by_task"}}

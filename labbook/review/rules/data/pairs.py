@@ -32,6 +32,7 @@ _SHAPES = re.compile(
 _FLIP = re.compile(
     r"(?:^|_)[hv]?_?(?:flip|fliplr|flipud|mirror|rot90)(?:$|_)|(?:horizontal|vertical)_flip", re.IGNORECASE
 )
+_READS = re.compile(r"Image\.open\(|imread\(")
 _RANDOM = re.compile(r"rand|bernoulli|choice|coin|flip|augment", re.IGNORECASE)
 _CONSTANTS = ("ones", "zeros", "ones_like", "zeros_like", "full", "len", "tensor", "to_tensor")
 _MASK = re.compile(r"(?:^|_)(?:mask|masks|valid|msk|m)(?:$|_)", re.IGNORECASE)
@@ -56,7 +57,7 @@ def flipped_alone(code: Code, source: Source) -> Iterator[Hit]:
         if not is_random and not (function is not None and branch is function and _FLIP.search(function.name)):
             continue
         scope = function or source.tree
-        for name in _partners(scope, image):
+        for name in _partners(scope, image, _maps(code)):
             if not _is_changed(scope, branch, name, function) and not _is_constant(scope, name):
                 yield Hit(node, {"image": image, "other": name})
                 break
@@ -77,8 +78,24 @@ def _flipped(node: ast.AST) -> str:
     return name if name in names and (called or mirrored) else ""
 
 
-def _partners(scope: ast.AST, image: str) -> list[str]:
-    """Names of masks, boxes or points that stand beside the image: unpacked, returned or passed together."""
+def _maps(code: Code) -> set[str]:
+    """Names of labels that are an image: read from a file of one, or with parts of their rows and columns."""
+    found = set()
+    for node in (node for source in code.sources for node in source.nodes):
+        if isinstance(node, ast.Assign) and _READS.search(ast.unparse(node.value)):
+            found |= {dotted_target(one) for one in node.targets}
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+            parts = [one for one in node.slice.elts if isinstance(one, ast.Slice) and (one.lower or one.upper)]
+            found |= {dotted_target(node.value)} if len(parts) > 1 else set()
+    return {name for name in found if LABELS.fullmatch(name.rpartition(".")[2])}
+
+
+def _partners(scope: ast.AST, image: str, maps: set[str]) -> list[str]:
+    """Names of masks, boxes or points that stand beside the image: unpacked, returned or passed together.
+
+    Args:
+        maps: Names of labels that are images.
+    """
     found: dict[str, None] = {}
     for node in ast.walk(scope):
         group: list[ast.AST] = []
@@ -88,12 +105,12 @@ def _partners(scope: ast.AST, image: str) -> list[str]:
             group = list(node.values)
         elif isinstance(node, ast.arguments):
             names = [one.arg for one in node.args]
-            found.update(dict.fromkeys(n for n in names if _SHAPES.search(n) and image in names))
+            found.update(dict.fromkeys(n for n in names if (_SHAPES.search(n) or n in maps) and image in names))
             continue
         # `torch.from_numpy(image)[None]` as well.
         names = [dotted_target(one) for part in group for one in ast.walk(part)]
         if image in names:
-            found.update(dict.fromkeys(name for name in names if name and _SHAPES.search(name)))
+            found.update(dict.fromkeys(n for n in names if n and (_SHAPES.search(n) or n in maps)))
     return list(found)
 
 

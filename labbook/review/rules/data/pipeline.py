@@ -40,6 +40,7 @@ _REPEATED = (
 )
 """Calls of programs that another process goes on with, or that are to be repeated."""
 
+_REORDERS = ("shuffle", "permutation", "randperm", "take", "gather", "index_select", "sort", "sorted", "sample")
 _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train_test_split", "choice", "randint"}
 
 
@@ -171,6 +172,34 @@ def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
         labels = _labels_left(source, name, node) if INPUTS.fullmatch(name) and _is_used_once(source, node) else ""
         if labels and labels not in {one for one, _, _ in found}:
             yield Hit(node, {"labels": labels, "inputs": name})
+    for copied in source.of_type(ast.Assign):
+        labels = _labels_in_old_order(code, source, copied)
+        if labels and labels not in {one for one, _, _ in found}:
+            yield Hit(copied, {"labels": labels, "inputs": dotted_target(copied.targets[0])})
+
+
+def _labels_in_old_order(code: Code, source: Source, copied: ast.Assign) -> str:
+    """Name of the labels that batches take from the same places as inputs of which `x = data[order]` is a copy."""
+    value, inputs = copied.value, dotted_target(copied.targets[0])
+    if not isinstance(value, ast.Subscript) or not inputs or not _is_used_once(source, copied):
+        return ""
+    order = code.value(source, value.slice.id, copied) if isinstance(value.slice, ast.Name) else value.slice
+    for node in source.nodes if is_call(order, "permutation", "randperm") else ():
+        if isinstance(node, (ast.Dict, ast.Tuple, ast.Call)) and source.function(node) is source.function(copied):
+            parts = {dotted_target(one.value): one.slice for one in of_type(ast.walk(node), ast.Subscript)}
+            copy_rows = parts.get(inputs)
+            for name, rows in parts.items() if copy_rows is not None and isinstance(copy_rows, ast.Slice) else ():
+                made = code.value(source, name, node)
+                moved = made is not None and any(map(_may_reorder, ast.walk(made)))
+                if LABELS.fullmatch(name) and ast.dump(rows) == ast.dump(copy_rows or rows) and not moved:
+                    return name
+    return ""
+
+
+def _may_reorder(node: ast.AST) -> bool:
+    """Whether a part of an expression may give rows another order: an index, or a function that takes one."""
+    indexed = isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice)
+    return indexed or is_call(node, *_REORDERS)
 
 
 def _labels_left(source: Source, inputs: str, shuffled: ast.AST) -> str:
@@ -197,7 +226,7 @@ def _is_used_once(source: Source, shuffled: ast.AST) -> bool:
         return False
     order = one.slice.id if isinstance(one.slice, ast.Name) else ""
     uses = [n for n in source.of_type(ast.Name) if n.id == order and isinstance(n.ctx, ast.Load)]
-    return not order or len(uses) == 1
+    return not order or sum(not is_call(source.parents.get(n), "len") for n in uses) == 1
 
 
 def _shufflings(code: Code, source: Source, node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -4,6 +4,7 @@
 - `running_totals`: totals over batches that are overwritten, never reset or divided by another length; lists of
   predictions that hold one batch only.
 - `metric_objects`: objects of torchmetrics and paddle that are never reset, shared, or averaged over batches.
+- `executor_runs`: runs of static programs on held-out data.
 
 Metrics that a run prints or logs are judged by `health/`; which one is the headline is decided in `findings/`.
 Rules about the mode of a model in an evaluation belong to `loop/modes_and_devices`.

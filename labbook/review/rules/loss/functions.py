@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call, receiver
-from labbook.review.code_index import Code
+from labbook.review.code_index import Code, Kind
 from labbook.review.definitions import LAYERS
 from labbook.review.gradient_flow import is_under_no_grad
 from labbook.review.names import Loop, assigns, dotted_target, last_name, loop_of, loops, of_type, walk
-from labbook.review.output_activation import last_operation
+from labbook.review.output_activation import activation_of_kind, last_operation
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, error, warning
 
@@ -66,6 +66,19 @@ def softmax_before_loss(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"given": given, "own": "softmax"}, "warning")
         elif loss == "cross_entropy" and given == "log_softmax":
             yield Hit(call, {"given": given, "own": "log_softmax"}, "note")
+    for call, criterion, given in _skorch_classifiers(code, source):
+        if criterion == "CrossEntropyLoss" and given == "softmax":
+            yield Hit(call, {"given": given, "own": "softmax"})
+
+
+def _skorch_classifiers(code: Code, source: Source) -> Iterator[tuple[ast.Call, str, str]]:
+    """Yield the classifiers of skorch, the class of their loss, and the last operation of their module."""
+    for call in code.calls_in(source, "NeuralNetClassifier"):
+        module, criterion = argument(call, 0, "module"), argument(call, 1, "criterion")
+        cls = code.class_named(source, module) if module is not None else None
+        if cls is not None and source.dotted(call.func).startswith("skorch."):
+            end = activation_of_kind(code, Kind(cls[1].name, source, call, cls))
+            yield call, "NLLLoss" if criterion is None else last_name(criterion), end
 
 
 @error("missing_output_activation", "torch.nn.NLLLoss, torch.nn.BCELoss; the same in paddle")
@@ -78,6 +91,14 @@ def missing_output_activation(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"wants": "sigmoid", "given": given, "other": "binary_cross_entropy_with_logits"})
         elif loss == "bare_cross_entropy" and given in ("linear", "conv", "log_softmax", "tanh"):
             yield Hit(call, {"wants": "softmax", "given": given, "other": "use_softmax=True"})
+
+
+@error("missing_output_activation", "skorch.NeuralNetClassifier.get_loss: it takes the logarithm", row="loop-bug")
+def logarithm_by_skorch(code: Code, source: Source) -> Iterator[Hit]:
+    """Skorch takes the logarithm of what a module returns, which are no probabilities."""
+    for call, criterion, given in _skorch_classifiers(code, source):
+        if criterion == "NLLLoss" and given in ("linear", "conv", "log_softmax", "tanh"):
+            yield Hit(call, {"given": given})
 
 
 @error("name_shadowed_callable", "reports of `'Tensor' object is not callable`")
