@@ -150,17 +150,14 @@ def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:
 def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     """Returns the failed run, and the fixed run if `word` names that one instead.
 
-    "last" is the last run that ended in the project of the working folder, other projects may record at the same time;
-    or the newest open proposal of its project if nothing was found in that run.
+    "last" is the last run of the project that has ended, or its newest open proposal if nothing was found in that run.
 
     Raises:
         UsageError: The run did not fail and did not fix another one.
     """
-    from labbook.capture.project import find_project
     from labbook.index.query import find_run
 
-    here = find_project((), Path.cwd(), notebook.paths.root).root if word == "last" else None
-    entry = find_run(notebook, word, project=here)
+    entry = find_run(notebook, word, has_ended=True)
     meta = entry.meta
     earlier = str(meta.get("may_cure") or "") or next(iter(reversed(read_texts(meta, "cures"))), "")
     if earlier and meta.get("status") == "finished" and read_front_matter(notebook.paths, earlier) is not None:

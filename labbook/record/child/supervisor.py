@@ -168,8 +168,8 @@ def _supervise(
     attempt(streams.restore)
     output_open = bool(attempt(copier.finish))
     trouble = "; ".join(errors)
-    stops = {"stopped": relay.stopped, "heeded": relay.heeded}
-    return replace(end, output_open=output_open, trouble=trouble, core_dump=relay.core_dumped, **stops)
+    end = replace(end, output_open=output_open, trouble=trouble, core_dump=relay.core_dumped)
+    return replace(end, stopped=relay.stopped, heeded=relay.heeded)
 
 
 def _end_of(status: int, clock: _Clock) -> ChildEnd:
