@@ -217,7 +217,8 @@ def _compare_with(notebook: Notebook, failed: str, cure: str) -> Proposal:
     earlier = load_run(notebook.paths, failed)
     if run is None or earlier is None:
         return Proposal(failed, cure, gone)
-    return Proposal(failed, cure, gone, (), list_candidates(notebook, earlier, run, gone))
+    changes, touching = list_candidates(notebook, earlier, run, gone)
+    return Proposal(failed, cure, gone, (), changes, touching=touching)
 
 
 def _find_next_cure(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool) -> Proposal | None:
@@ -244,7 +245,9 @@ def _make_fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], proposal
     if proposal is None:
         return Fix(failed, "", text, tuple(read_texts(meta, "symptoms")[:1]))
     say = Sentences(notebook.config.language_in_use(), notebook.paths.templates)
-    known = describe_changes(proposal.changes) or message("capture.difference.unknown", run=proposal.by)
+    known = describe_changes(proposal.changes, touching=proposal.touching) or message(
+        "capture.difference.unknown", run=proposal.by
+    )
     description = text or say(known)
     symptoms = proposal.symptoms or tuple(read_texts(meta, "symptoms")[:1])
     diff = "\n".join(change.detail for change in proposal.changes if change.kind == "code" and "\n@@ " in change.detail)

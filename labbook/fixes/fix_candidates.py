@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -33,6 +34,8 @@ _LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|
 """Names of options that set how long a training takes. Source: chosen by us, from those of common trainers."""
 
 _SEED = re.compile(r"(?<![a-z])seeds?(?![a-z])", re.IGNORECASE)
+_NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
+_PRINTS = re.compile(r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$")
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
@@ -133,29 +136,96 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
     return [Change("input", use.path, "", describe_file(vars(use))) for use in named]
 
 
-def drop_doubles(changes: Sequence[Change]) -> list[Change]:
-    """Returns the differences without options that a line of a configuration file lists already, and without seeds.
+def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
+    """Returns the differences without options that a changed line of a file lists already, and without seeds.
 
-    A seed is left out where anything else differs: another seed cures no failure that has a cause.
+    A line of code lists the options that it alone gives or takes away: `devices=1` of a trainer.
+
+    A seed is left out where anything else differs, unless the failure names it: another one cures no failure that has a
+    cause.
     """
-    unseeded = [change for change in changes if not _SEED.search(change.what)]
+    messages = _list_messages(failed)
+    unseeded = [change for change in changes if not _SEED.search(change.what) or is_named(change, messages)]
     changes = unseeded if any(change.kind != "metric" for change in unseeded) else changes
     configs = [change for change in changes if change.kind == "config"]
     lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
     words = {normalize_name(word) for word in re.findall(r"[\w-]+", lines)}
 
+    code = "\n".join("\n".join(part) for c in changes if c.kind == "code" for part in changed_lines(c.detail))
+    in_code = {normalize_name(word) for word in re.findall(r"[\w-]+", code)}
+
     def is_double(change: Change) -> bool:
         is_setting = change.kind == "argument" and not change.what.startswith("-")
-        return is_setting and normalize_name(change.what.rpartition(".")[2]) in words
+        known = words if change.before and change.now else words | in_code
+        return is_setting and normalize_name(change.what.rpartition(".")[2]) in known
 
     return [change for change in changes if not is_double(change)]
 
 
-def name_first(changes: Sequence[Change], failed: Run) -> tuple[Change, ...]:
-    """Returns the differences with those first whose name the failure says: the missing module, the refused option."""
-    messages = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
-    messages += [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
-    return tuple(sorted(changes, key=lambda change: not is_named(change, messages)))
+def order_candidates(
+    changes: Iterable[Change], failed: Run, now: Run, symptoms: Sequence[str], catalogue: Mapping[str, Symptom]
+) -> tuple[tuple[Change, ...], int]:
+    """Returns the differences that may be the fix, likeliest first, and the number of those that touch the failure.
+
+    A difference touches the failure if the failure names it, or the failing line does, if the page of the symptom lists
+    it, or if it is in code, data, or an option of a run without an exception. Where none does, the options do, else the
+    packages that a run loaded, else all.
+    """
+    ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
+    ended = [raised for raised in failed.exceptions if raised.ended_process]
+    messages = _list_messages(failed)
+    lines = [line for raised in ended for line in [f.source for f in raised.frames if f.user][-1:]]
+    lines += [str(finding.where.get("source") or "") for finding in failed.findings]
+    numbers = set(_NUMBERS.findall("\n".join(messages))) - {"0", "1"}
+    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
+    specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
+    modules = _modules_of_packages(now)
+    loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
+    taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
+
+    def distance(change: Change) -> int:
+        as_named = [change, *(replace(change, what=name) for name in modules.get(change.what, ()))]
+        keys = [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
+        if any(is_named(one, messages) for one in (*as_named, *keys)):
+            return 0
+        if change.kind in (*_OPTIONS, "environment"):
+            is_other_name = change.kind == "argument" and change.now in taken_out
+            if is_other_name or any(is_named(one, lines) for one in (change, *keys)):
+                return 1
+        has_number = change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
+        if has_number or any(matches_cure(change, pattern) for pattern in specific):
+            return 2
+        if change.kind == "code":
+            is_changed_there = any(line.strip() in changed_lines(change.detail)[0] for line in lines if line.strip())
+            return 1 if is_changed_there else 5 if change.what in HISTORY or _only_prints(change) else 2
+        if change.kind == "input" or (change.kind in _OPTIONS and not ended):
+            return 2
+        return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
+
+    by_distance = [(distance(change), change) for change in ranked]
+    ordered = sorted(by_distance, key=lambda pair: pair[0])
+    farthest = max(2, ordered[0][0]) if ordered else 0
+    return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
+
+
+def _list_messages(failed: Run) -> list[str]:
+    """Returns the texts in which a failure says names: those of its exceptions and findings."""
+    texts = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
+    return texts + [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
+
+
+def _only_prints(change: Change) -> bool:
+    """Whether a change of code is in lines alone that print or log something."""
+    removed, added = changed_lines(change.detail)
+    return bool(removed or added) and all(_PRINTS.match(line) for line in (*removed, *added))
+
+
+def _modules_of_packages(run: Run) -> dict[str, list[str]]:
+    """Returns package -> the modules of other names that a run imported from it: opencv-python -> cv2."""
+    found: dict[str, list[str]] = {}
+    for module, package in (run.facts("python").get("modules") or {}).items():
+        found.setdefault(str(package), []).append(str(module))
+    return found
 
 
 def is_named(change: Change, texts: Iterable[str]) -> bool:
@@ -169,7 +239,11 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
     names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
     either = "|".join(sorted(names))
     # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
-    pattern = re.compile(rf"(?<![\w.-])(?:{either})(?![\w-])|(?<=[\w)\]]\.)(?:{either})(?![\w.(-])") if names else None
+    pattern = (
+        re.compile(rf"(?<![\w.-])-{{0,2}}(?:{either})(?![\w-])|(?<=[\w)\]]\.)(?:{either})(?![\w.(-])")
+        if names
+        else None
+    )
     return pattern is not None and any(pattern.search(text) for text in texts)
 
 
@@ -187,6 +261,7 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
     used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}
     scripts = {run.script for run in (failed, now)}
     modules = {normalize_name(name) for run in (failed, now) for name in run.packages}
+    modules |= {normalize_name(str(name)) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
 
     def is_used(change: Change) -> bool:
         if change.kind == "package" and modules and not (change.before and change.now):

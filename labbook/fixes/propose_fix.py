@@ -86,27 +86,23 @@ def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal
     symptoms, fingerprints = find_cured(failed, now)
     if not symptoms and not fingerprints:
         return None
-    return Proposal(failed.id, now.id, symptoms, fingerprints, list_candidates(notebook, failed, now, symptoms))
+    changes, touching = list_candidates(notebook, failed, now, symptoms)
+    return Proposal(failed.id, now.id, symptoms, fingerprints, changes, touching=touching)
 
 
-def list_candidates(notebook: Notebook, failed: Run, now: Run, symptoms: Sequence[str]) -> tuple[Change, ...]:
-    """Returns the differences of two runs that may have cured these symptoms, likeliest first."""
+def list_candidates(
+    notebook: Notebook, failed: Run, now: Run, symptoms: Sequence[str]
+) -> tuple[tuple[Change, ...], int]:
+    """Returns the differences of two runs that may have cured these symptoms, likeliest first, see `Proposal`."""
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.fixes.fix_candidates import (
-        drop_doubles,
-        find_new_inputs,
-        keep_used,
-        list_failing_files,
-        name_first,
-        rank_changes,
-    )
+    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, order_candidates
 
     known = load_catalogue(notebook.paths.symptoms).symptoms
     differences = list_differences(notebook, failed, now)
     listed = {change.what for change in differences}
     differences += [change for change in find_new_inputs(failed, now) if change.what not in listed]
-    changes = keep_used(drop_doubles(differences), failed, now)
-    return name_first(rank_changes(changes, symptoms, known, list_failing_files(failed)), failed)
+    changes = keep_used(drop_doubles(differences, failed), failed, now)
+    return order_candidates(changes, failed, now, symptoms, known)
 
 
 def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:

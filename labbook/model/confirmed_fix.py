@@ -50,6 +50,7 @@ class Proposal:
         fingerprints: Fingerprints of the failures that are gone.
         changes: Differences between the two runs, likeliest fix first.
         confirmed: Whether a person confirmed that this was the fix.
+        touching: Number of changes that may touch the failure; the rest is counted, not named. 0 for all.
     """
 
     failed: str
@@ -58,6 +59,7 @@ class Proposal:
     fingerprints: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     confirmed: bool = False
+    touching: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,18 @@ class Fix:
     diff: str = ""
 
 
-def describe_changes(changes: Sequence[Change], most: int = 3) -> Message | str:
-    """Summarize the first differences: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none."""
+def describe_changes(changes: Sequence[Change], most: int = 3, *, touching: int = 0) -> Message | str:
+    """Summarize the first differences: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none.
+
+    Args:
+        touching: Number of differences that may be named, 0 for any; the rest is counted.
+    """
     parts: list[Message] = []
-    for change in changes[:most]:
+    shown = changes[: min(most, touching or most)]
+    for change in shown:
         parts += [part for part in map(_describe, _split_lines(change)) if part not in parts]
-    if len(changes) > most:
-        parts.append(message("capture.change.more", count=len(changes) - most))
+    if len(changes) > len(shown):
+        parts.append(message("capture.change.more", count=len(changes) - len(shown)))
     return message("capture.difference.list", parts=parts) if parts else ""
 
 

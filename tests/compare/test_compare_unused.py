@@ -51,10 +51,10 @@ def test_a_notebook_that_loads_no_module_is_listed_once():
     ("loaded", "message", "shown"),
     [
         ([["torch"], ["torch"]], "", ["numpy"]),
-        ([["torch"], ["extra", "torch"]], "", ["numpy", "extra"]),
-        ([["gone", "torch"], ["torch"]], "", ["numpy", "gone"]),
+        ([["torch"], ["extra", "torch"]], "", ["extra", "numpy"]),
+        ([["gone", "torch"], ["torch"]], "", ["gone", "numpy"]),
         ([[], []], "", ["numpy", "extra", "gone"]),
-        ([["torch"], ["torch"]], "extra is required to load C++ extensions", ["numpy", "extra"]),
+        ([["torch"], ["torch"]], "extra is required to load C++ extensions", ["extra", "numpy"]),
     ],
 )
 def test_packages_that_were_added_or_removed(loaded, message, shown):

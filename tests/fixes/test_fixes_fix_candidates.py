@@ -14,7 +14,7 @@ from labbook.fixes.fix_candidates import (
     keep_used,
     list_failing_files,
     matches_cure,
-    name_first,
+    order_candidates,
     rank_changes,
 )
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
@@ -205,7 +205,7 @@ def test_a_file_of_which_only_the_name_is_known_is_no_cure_unless_the_failure_na
 def test_what_the_failure_names_comes_first_of_equal_ones_the_smallest():
     raised = CaughtException("main", "ModuleNotFoundError", "builtins", "No module named 'net'", ended_process=True)
     new = Change("code", "net.py", "", "new")
-    assert name_first([LR, TRAIN, new], run("failed", exceptions=(raised,)))[0] == new
+    assert order_candidates([LR, TRAIN, new], run("failed", exceptions=(raised,)), run(), (), {})[0][0] == new
 
     long, short = (
         replace(TRAIN, what=name, detail="@@ -1 +1 @@\n" + "\n".join(["+x"] * count))
@@ -236,24 +236,23 @@ def test_an_option_that_a_configuration_file_sets_is_no_other_difference():
     parsed = Change("argument", "model.hidden_size", "64", "128")
     typed = Change("argument", "--hidden-size", "64", "128")
     other = Change("argument", "model.depth", "2", "3")
-    assert drop_doubles([SIZES, parsed, typed, other]) == [SIZES, typed, other]
-    assert drop_doubles([parsed, other]) == [parsed, other]
+    assert drop_doubles([SIZES, parsed, typed, other], CRASHED) == [SIZES, typed, other]
+    assert drop_doubles([parsed, other], CRASHED) == [parsed, other]
 
 
 def test_an_option_is_named_by_the_value_that_the_failure_names():
     raised = CaughtException("main", "FileNotFoundError", "builtins", "No such file: 'data/x.pt'", ended_process=True)
     changes = [Change("argument", "--lr", "0.1", "0.2"), Change("argument", "--input", "data/x.pt", "")]
-    assert name_first(changes, run("failed", exceptions=(raised,))) == (changes[1], changes[0])
-    assert (
-        name_first([*changes[:1], Change("argument", "--k", "2", "")], run("failed", exceptions=(raised,)))[0].what
-        == "--lr"
-    )
+    failed = run("failed", exceptions=(raised,))
+    assert order_candidates(changes, failed, run(), (), {}) == ((changes[1], changes[0]), 1)
+    other = [changes[0], Change("argument", "--k", "2", "")]
+    assert order_candidates(other, failed, run(), (), {}) == (tuple(other), 2)
 
 
 def test_a_seed_is_a_fix_only_where_nothing_else_differs():
     seeds = [Change("argument", "--random-seed", "0", "3"), Change("environment", "torch seeds.torch", "0", "3")]
     seeded = Change("argument", "--seeded", "no", "yes")
-    assert drop_doubles([*seeds, TRAIN, seeded]) == [TRAIN, seeded]
-    assert drop_doubles(seeds) == seeds
+    assert drop_doubles([*seeds, TRAIN, seeded], CRASHED) == [TRAIN, seeded]
+    assert drop_doubles(seeds, CRASHED) == seeds
     ended = Change("metric", "status", "failed", "finished")
-    assert drop_doubles([*seeds, ended]) == [*seeds, ended]
+    assert drop_doubles([*seeds, ended], CRASHED) == [*seeds, ended]

@@ -59,7 +59,7 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
     """Returns the proposal in one line for the terminal."""
     labels = words(language)["fix"]
-    changes = Sentences(language)(describe_changes(proposal.changes))
+    changes = Sentences(language)(describe_changes(proposal.changes, touching=proposal.touching))
     # Not "last": the clock of this machine may be behind that of another one with the same notebook.
     return shorten_middle(fill(labels["line"], run=proposal.failed, changes=changes, by=proposal.by), 300)
 
