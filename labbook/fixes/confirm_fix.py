@@ -19,7 +19,7 @@ from labbook.fixes.propose_fix import (
     set_section,
 )
 from labbook.frozen import dataclass
-from labbook.model.confirmed_fix import Fix, Proposal, describe_changes
+from labbook.model.confirmed_fix import Fix, Proposal, describe_proposal
 from labbook.model.message import message
 from labbook.store.commit.branch_checkout import restore_before_writing
 from labbook.store.journal import write_atomically
@@ -217,8 +217,7 @@ def _compare_with(notebook: Notebook, failed: str, cure: str) -> Proposal:
     earlier = load_run(notebook.paths, failed)
     if run is None or earlier is None:
         return Proposal(failed, cure, gone)
-    changes, touching = list_candidates(notebook, earlier, run, gone)
-    return Proposal(failed, cure, gone, (), changes, touching=touching)
+    return list_candidates(notebook, earlier, run, Proposal(failed, cure, gone))
 
 
 def _find_next_cure(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool) -> Proposal | None:
@@ -245,9 +244,7 @@ def _make_fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], proposal
     if proposal is None:
         return Fix(failed, "", text, tuple(read_texts(meta, "symptoms")[:1]))
     say = Sentences(notebook.config.language_in_use(), notebook.paths.templates)
-    known = describe_changes(proposal.changes, touching=proposal.touching) or message(
-        "capture.difference.unknown", run=proposal.by
-    )
+    known = describe_proposal(proposal) or message("capture.difference.unknown", run=proposal.by)
     description = text or say(known)
     symptoms = proposal.symptoms or tuple(read_texts(meta, "symptoms")[:1])
     diff = "\n".join(change.detail for change in proposal.changes if change.kind == "code" and "\n@@ " in change.detail)

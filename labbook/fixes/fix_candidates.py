@@ -6,14 +6,16 @@ failing line, then by kind, arguments before packages before hardware.
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
-from labbook.model.confirmed_fix import changed_lines
+from labbook.model.confirmed_fix import changed_lines, line_counts
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
 from labbook.model.symptom import Symptom
@@ -36,6 +38,9 @@ _LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|
 _SEED = re.compile(r"(?<![a-z])seeds?(?![a-z])", re.IGNORECASE)
 _NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 _PRINTS = re.compile(r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$")
+_ALIKE = 0.5
+"""Similarity of a line and the one that replaced it. Source: chosen by us."""
+_WORDS = re.compile(r"[A-Za-z_]\w+")
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
@@ -173,9 +178,7 @@ def order_candidates(
     """
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
     ended = [raised for raised in failed.exceptions if raised.ended_process]
-    messages = _list_messages(failed)
-    lines = [line for raised in ended for line in [f.source for f in raised.frames if f.user][-1:]]
-    lines += [str(finding.where.get("source") or "") for finding in failed.findings]
+    messages, lines = _list_messages(failed), _list_failing_lines(failed)
     numbers = set(_NUMBERS.findall("\n".join(messages))) - {"0", "1"}
     patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
     specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
@@ -212,6 +215,38 @@ def _list_messages(failed: Run) -> list[str]:
     """Returns the texts in which a failure says names: those of its exceptions and findings."""
     texts = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
     return texts + [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
+
+
+def _list_failing_lines(failed: Run) -> list[str]:
+    """Returns the lines of the user's code at which a run failed."""
+    ended = [raised for raised in failed.exceptions if raised.ended_process]
+    lines = [line for raised in ended for line in [frame.source for frame in raised.frames if frame.user][-1:]]
+    return lines + [str(finding.where.get("source") or "") for finding in failed.findings]
+
+
+def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, ...], int]:
+    """Returns the differences, of those of many lines one line, and the number of the other lines.
+
+    It is the line with most of the failure's words, with the one that replaced it.
+    """
+    said = _find_words("\n".join((*_list_messages(failed), *_list_failing_lines(failed))))
+    focused, rest = [], 0
+    for change in changes:
+        removed, added = changed_lines(change.detail)
+        best = max((*removed, *added), key=lambda line: len(said & _find_words(line)), default="")
+        if line_counts(change) is None or said.isdisjoint(_find_words(best)):
+            focused.append(change)
+            continue
+        old = best if best in removed else next(iter(get_close_matches(best, removed, 1, _ALIKE)), "")
+        new = best if old != best else next(iter(get_close_matches(best, added, 1, _ALIKE)), "")
+        lines = [f"{sign}{line}" for sign, line in (("-", old), ("+", new)) if line]
+        focused.append(replace(change, detail="\n".join(["", "@@ @@", *lines])))
+        rest += max(len(removed), len(added)) - 1
+    return tuple(focused), rest
+
+
+def _find_words(text: str) -> set[str]:
+    return {word for word in _WORDS.findall(text) if not keyword.iskeyword(word)}
 
 
 def _only_prints(change: Change) -> bool:
@@ -264,9 +299,11 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
     modules |= {normalize_name(str(name)) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
 
     def is_used(change: Change) -> bool:
+        if change.what.startswith("and "):  # the row that counts the rest
+            return True
         if change.kind == "package" and modules and not (change.before and change.now):
             return normalize_name(change.what) in modules or is_named(change, messages)
-        if change.kind != "code" or change.what in HISTORY or change.what.startswith("and "):
+        if change.kind != "code" or change.what in HISTORY:
             return True
         if change.what.endswith(_COMPILED):
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from labbook.fixes.fix_applicability import (
 from labbook.fixes.fix_candidates import find_new_inputs, keep_used
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
+from labbook.model.message import message
 from labbook.model.run import Change, Run
 from labbook.model.run_json import run_to_json
 from labbook.store.notebook import Notebook
@@ -26,6 +28,9 @@ from labbook.store.text.sentences import Sentences
 
 _MOST = 6
 """Maximum earlier fixes of one failure that are looked at; each costs the reading of two runs, some milliseconds."""
+
+
+_MANY = 987654321
 
 
 class FixJudge:
@@ -94,6 +99,7 @@ class FixJudge:
         rest = fix
         for change in known:
             rest = rest.replace(say(describe_changes([change])), "")
+        rest = re.sub(re.escape(say(message("capture.change.more", count=_MANY))).replace(str(_MANY), r"\d+"), "", rest)
         return say(describe_changes(fitting)) if fitting and not rest.strip(" ;；") else fix
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:

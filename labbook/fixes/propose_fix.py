@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, LabbookError
-from labbook.model.confirmed_fix import Proposal, changed_lines
+from labbook.model.confirmed_fix import Proposal, changed_lines, count_changes
 from labbook.model.run import Change, Run
 from labbook.store.journal import write_atomically
 from labbook.store.newest_runs import newest_run_ids
@@ -86,23 +86,22 @@ def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal
     symptoms, fingerprints = find_cured(failed, now)
     if not symptoms and not fingerprints:
         return None
-    changes, touching = list_candidates(notebook, failed, now, symptoms)
-    return Proposal(failed.id, now.id, symptoms, fingerprints, changes, touching=touching)
+    return list_candidates(notebook, failed, now, Proposal(failed.id, now.id, symptoms, fingerprints))
 
 
-def list_candidates(
-    notebook: Notebook, failed: Run, now: Run, symptoms: Sequence[str]
-) -> tuple[tuple[Change, ...], int]:
-    """Returns the differences of two runs that may have cured these symptoms, likeliest first, see `Proposal`."""
+def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposal) -> Proposal:
+    """Returns a proposal with the differences of its two runs that may have cured its symptoms."""
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, order_candidates
+    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, focus_lines, keep_used, order_candidates
 
     known = load_catalogue(notebook.paths.symptoms).symptoms
     differences = list_differences(notebook, failed, now)
     listed = {change.what for change in differences}
     differences += [change for change in find_new_inputs(failed, now) if change.what not in listed]
     changes = keep_used(drop_doubles(differences, failed), failed, now)
-    return order_candidates(changes, failed, now, symptoms, known)
+    changes, touching = order_candidates(changes, failed, now, proposal.symptoms, known)
+    shown, lines = focus_lines(changes[:touching], failed)
+    return replace(proposal, changes=changes, shown=shown, more=lines + sum(map(count_changes, changes[touching:])))
 
 
 def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:

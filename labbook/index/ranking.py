@@ -45,6 +45,8 @@ COUNTED = 2000
 """Most matching notes that are counted and ranked. Source: chosen by us; the time for ranking is proportional to the
 number of notes with one of the words, 0.2 s for 100,000."""
 
+_FRAMEWORKS = {"torch": "torch", "pytorch": "torch", "paddle": "paddle", "paddlepaddle": "paddle", "飞桨": "paddle"}
+
 _COLUMNS = "n.id, n.path, n.kind, n.title, n.meta, n.name"
 
 
@@ -86,6 +88,8 @@ def find_best(
         # "Wei nan": the runs of a person, project or machine come before the pages.
         own = replace(question, filters=(*question.filters, *named))
         answers.add(_runs_with_failure(index, own, replace(subject, fingerprints=(), families=()), limit))
+    # Of a question about one framework, runs of another one come behind the pages.
+    of_framework = replace(question, filters=(*question.filters, *_find_frameworks(question)))
     pages = {page.symptom: page for page in subject.pages}
     # Of the runs with the symptom of a pasted message, those with all its words come first: the same name or key.
     is_message = subject.whole and len(question.terms) > _MOST_FIXES
@@ -95,7 +99,7 @@ def find_best(
     for names in (first, *((name,) for name in others)):
         for name in names:
             single = replace(subject, fingerprints=(), symptoms=(name,), families=())
-            fixed = _runs_with_failure(index, question, single, limit, fixed=(1,))
+            fixed = _runs_with_failure(index, of_framework, single, limit, fixed=(1,))
             answers.add(_distinct_fixes(sorted(fixed, key=lambda row: row.number not in same)))
         answers.add(pages[name] for name in names if name in pages)
     answers.add(subject.pages)
@@ -135,6 +139,12 @@ def _find_named_filters(index: sqlite3.Connection, question: Question) -> list[F
     marks = ", ".join("?" * len(words))
     query = f"SELECT DISTINCT key, value FROM facets WHERE key IN ('author', 'project', 'host') AND value IN ({marks})"
     return [Filter(key, (value,)) for key, value in index.execute(query, [*words]).fetchall()]
+
+
+def _find_frameworks(question: Question) -> list[Filter]:
+    """Returns a filter for the framework among the words of a query, if they name one."""
+    named = {_FRAMEWORKS[form.lower()] for term in question.terms for form in term.forms if form.lower() in _FRAMEWORKS}
+    return [Filter("framework", tuple(named))] if len(named) == 1 else []
 
 
 def _runs_with_names(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> list[Row]:

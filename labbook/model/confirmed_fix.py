@@ -36,6 +36,8 @@ _NEW = {
 }
 """Messages of a file that is there now, a variable that is set, a package that is installed."""
 
+_MORE = "capture.change.more"
+
 _REMOVED = ("capture.difference.removed.value", "capture.difference.removed.line")
 """Messages of a value, and of a line of a file."""
 
@@ -50,7 +52,8 @@ class Proposal:
         fingerprints: Fingerprints of the failures that are gone.
         changes: Differences between the two runs, likeliest fix first.
         confirmed: Whether a person confirmed that this was the fix.
-        touching: Number of changes that may touch the failure; the rest is counted, not named. 0 for all.
+        shown: Those that may touch the failure, of changes of many lines the line that does.
+        more: Number of the others.
     """
 
     failed: str
@@ -59,7 +62,8 @@ class Proposal:
     fingerprints: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     confirmed: bool = False
-    touching: int = 0
+    shown: tuple[Change, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,19 +86,30 @@ class Fix:
     diff: str = ""
 
 
-def describe_changes(changes: Sequence[Change], most: int = 3, *, touching: int = 0) -> Message | str:
+def describe_changes(changes: Sequence[Change], most: int = 3, *, more: int = 0) -> Message | str:
     """Summarize the first differences: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none.
 
     Args:
-        touching: Number of differences that may be named, 0 for any; the rest is counted.
+        more: Number of further differences, which are only counted.
     """
     parts: list[Message] = []
-    shown = changes[: min(most, touching or most)]
-    for change in shown:
+    for change in changes[:most]:
         parts += [part for part in map(_describe, _split_lines(change)) if part not in parts]
-    if len(changes) > len(shown):
-        parts.append(message("capture.change.more", count=len(changes) - len(shown)))
+    rest = more + sum(map(count_changes, changes[most:]))
+    if parts and rest:
+        parts.append(message(_MORE, count=rest))
     return message("capture.difference.list", parts=parts) if parts else ""
+
+
+def describe_proposal(proposal: Proposal) -> Message | str:
+    """Summarize the differences of a proposal that may be the fix."""
+    return describe_changes(proposal.shown or proposal.changes, more=proposal.more)
+
+
+def count_changes(change: Change) -> int:
+    """Return how many differences a row is: one, or those that it counts."""
+    what = change.messages.get("what")
+    return int(what.values["count"]) if what is not None and what.key == _MORE else 1
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:

@@ -11,12 +11,14 @@ from labbook.fixes.fix_candidates import (
     drop_doubles,
     find_cured,
     find_new_inputs,
+    focus_lines,
     keep_used,
     list_failing_files,
     matches_cure,
     order_candidates,
     rank_changes,
 )
+from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording
 
@@ -256,3 +258,82 @@ def test_a_seed_is_a_fix_only_where_nothing_else_differs():
     assert drop_doubles(seeds, CRASHED) == seeds
     ended = Change("metric", "status", "failed", "finished")
     assert drop_doubles([*seeds, ended], CRASHED) == [*seeds, ended]
+
+
+def _crash(type_, message, source="", **facts):
+    frames = (Frame("/work/train.py", 9, "<module>", source, True),)
+    raised = CaughtException("main", type_, "builtins", message, frames=frames, ended_process=True)
+    return run("failed", symptoms=("s",), exceptions=(raised,), **facts)
+
+
+def _diff(what, removed, added):
+    return Change("code", what, "", "+1 -1 lines", f"--- {what}\n+++ {what}\n@@ -1 +1 @@\n-{removed}\n+{added}")
+
+
+UPGRADES = [Change("package", f"lib-{n:02}", "0.1", "0.2") for n in range(40)]
+CACHE, BATCH = Change("argument", "--cache_gb", "400", "0"), Change("argument", "--batch_size", "32", "16")
+REFUSED, RENAMED = Change("argument", "--learning_rate", "0.05", ""), Change("argument", "--lr", "0.1", "0.05")
+EPOCHS, SEED_VARIABLE = Change("argument", "--epochs", "4", "5"), Change("environment", "RUN_SEED", "", "1")
+OPENCV = Change("package", "opencv-python", "", "4.9.0")
+STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("epoch", n)', 'print("Epoch", n)')
+
+
+@in_one_test(
+    ("failed", "cured_by", "changes", "first", "touching"),
+    [
+        (_crash("ModuleNotFoundError", "No module named 'cv2'"), ("package:*",), [*UPGRADES, OPENCV], [OPENCV], 1),
+        (_crash("ImportError", "cannot import name 'x' from 'lib_07' (/site-packages/lib_07/__init__.py)"), (),
+         UPGRADES, [UPGRADES[7]], 1),
+        (_crash("SystemExit", "unrecognized arguments: --learning_rate 0.05"), ("argument:*",),
+         [EPOCHS, RENAMED, REFUSED], [REFUSED, RENAMED], 2),
+        (_crash("RuntimeError", "can't allocate memory", "x = torch.empty(args.cache_gb * 2**28)"),
+         ("option:*batch*", "code"), [BATCH, CACHE, EPOCHS], [CACHE, BATCH], 2),
+        (_crash("KeyError", "'RUN_SEED'"), ("code",), [EPOCHS, SEED_VARIABLE], [SEED_VARIABLE], 1),
+        (_crash("RuntimeError", "modified by an inplace operation", "loss.backward()"), ("code",),
+         [EPOCHS, LR, PRINT, STEP], [STEP], 1),
+        (_crash("RuntimeError", "no", 'print("epoch", n)'), (), [STEP, PRINT], [PRINT], 2),
+        (_crash("RuntimeError", "no"), (), [EPOCHS, LR], [EPOCHS, LR], 2),
+        (run(symptoms=("s",), checks=(check("s", "fail"),)), ("code",), [*UPGRADES, EPOCHS, STEP], [STEP, EPOCHS], 2),
+    ],
+)  # fmt: skip
+def test_what_can_touch_the_failure_comes_first_and_the_rest_is_only_counted(
+    failed, cured_by, changes, first, touching
+):
+    later = run(captured={"python": {"modules": {"cv2": "opencv-python"}, "loaded": ["opencv-python"]}})
+    kept = keep_used(drop_doubles(changes, failed), replace(failed, sources=("train.py", "lm.py")),
+                     replace(later, sources=("train.py", "lm.py"), packages=("cv2",)))  # fmt: skip
+    told, count = order_candidates(kept, failed, later, ("s",), {"s": symptom("s", *cured_by)})
+
+    assert list(told[: len(first)]) == first and count == touching
+    assert len(told) == len(changes)
+
+
+@in_one_test(
+    ("removed", "added", "shown"),
+    [
+        (
+            ("lr: 1e-3", "epochs: 4", "batch: 24"),
+            ("lr: 0.001", "epochs: 5", "batch: 12"),
+            (["lr: 1e-3"], ["lr: 0.001"]),
+        ),
+        (("net.body.freeze()", "net.head.freeze()", "net.tail.freeze()"), (), (["net.head.freeze()"], [])),
+        (("a = 1", "b = 2", "c = 3"), ("a = 2", "b = 3", "c = 4"), None),
+        (("lr: 1",), ("lr: 2",), None),
+    ],
+)
+def test_of_many_lines_that_one_is_shown_that_has_the_words_of_the_failure(removed, added, shown):
+    failed = _crash(
+        "TypeError", "'<' between str and float", 'opt = SGD(net.head.parameters(), lr=cfg["lrate"], lr: 1)'
+    )
+    lines = [*(f"-{line}" for line in removed), *(f"+{line}" for line in added)]
+    change = Change("config", "c.yaml", "", "", "\n".join(["--- before", "+++ now", "@@ -1,3 +1,3 @@", *lines]))
+    (told,), rest = focus_lines([change], failed)
+
+    assert (changed_lines(told.detail), rest) == ((shown, 2) if shown else (changed_lines(change.detail), 0))
+
+
+def test_a_setting_that_a_line_of_code_gives_alone_is_no_other_difference():
+    line = _diff("fit.py", "gpus=0,", "devices=1,")
+    taken, given = Change("argument", "gpus", "0", ""), Change("argument", "devices", "", "1")
+    other = Change("argument", "devices_per_node", "", "1")
+    assert drop_doubles([taken, line, given, other], CRASHED) == [line, other]

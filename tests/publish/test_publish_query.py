@@ -14,7 +14,7 @@ from labbook.report.run_row import run_row
 from labbook.store.text.words_files import builtin_folder
 
 ASSETS = builtin_folder() / "site" / "assets"
-A, B, C = (f"2026112{n}-100000-aaaa" for n in range(3))
+A, B, C, D = (f"2026112{n}-100000-aaaa" for n in range(4))
 SCRIPT = """
 global.document = { documentElement: { lang: "en" } };
 global.window = {};
@@ -62,8 +62,9 @@ def book(notes):
         params={"lr": 0.001, "optimizer": "adam", "amp": False, "model.width": 32},
         metrics={"loss": {**numbers, "last": "nan"}},
     )  # fmt: skip
+    notes.run(D, params={"learning_rate": "1e-2"}, lr=[0.01], frameworks=["paddle 3.3.1"])
     notes.run(
-        C, experiment="exp2", command="python tune.py --lr=3.0 --warmup-steps 10", verdict="healthy",
+        C, experiment="exp2", command="python tune.py --lr=3.0 --warmup-steps 10", verdict="healthy", lr=[0.3],
         metrics={"val/acc": {"best": 0.5, "last": 0.4}},
     )  # fmt: skip
     return notes.notebook

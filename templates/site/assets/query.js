@@ -23,7 +23,7 @@ window.labbook.query = (known, say, text) => {
     experiment: (run) => [run.experiment], framework: (run) => run.frameworks.flatMap((name) => [name, name.split(" ")[0]]),
     symptom: (run) => run.symptoms, tag: (run) => run.tags, author: (run) => [run.author], script: (run) => [run.script],
     host: (run) => [run.host], project: (run) => [run.project], mode: (run) => [run.mode], id: (run) => [run.id],
-    has: (run) => [run.fixed && "fix", run.symptoms.length && "symptom", Object.keys(run.metrics).length && "metrics", run.tags.length && "tag"].filter(Boolean),
+    has: (run) => [run.fixed && "fix", run.symptoms.length && "symptom", Object.entries(run.metrics).some(([name, one]) => name !== "lr" || one.best !== null) && "metrics", run.tags.length && "tag"].filter(Boolean),
     option: (run) => Object.keys(run.params).flatMap(keysOf),
   };
   const SAME = { check: "symptom", tags: "tag", symptoms: "symptom", frameworks: "framework", started: "since" };
