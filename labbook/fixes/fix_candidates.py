@@ -38,6 +38,8 @@ _LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|
 _SEED = re.compile(r"(?<![a-z])seeds?(?![a-z])", re.IGNORECASE)
 _NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 _PRINTS = re.compile(r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$")
+_MANY_LINES = 6
+"""Changed lines of which no line stands for all. Source: chosen by us."""
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 _WORDS = re.compile(r"[A-Za-z_]\w+")
@@ -227,14 +229,15 @@ def _list_failing_lines(failed: Run) -> list[str]:
 def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, ...], int]:
     """Returns the differences, of those of many lines one line, and the number of the other lines.
 
-    It is the line with most of the failure's words, with the one that replaced it.
+    It is the line with most of the failure's words, else the first of a few, with the one that replaced it.
     """
     said = _find_words("\n".join((*_list_messages(failed), *_list_failing_lines(failed))))
     focused, rest = [], 0
     for change in changes:
         removed, added = changed_lines(change.detail)
         best = max((*removed, *added), key=lambda line: len(said & _find_words(line)), default="")
-        if line_counts(change) is None or said.isdisjoint(_find_words(best)):
+        is_long = len(removed) + len(added) > _MANY_LINES
+        if line_counts(change) is None or (is_long and said.isdisjoint(_find_words(best))):
             focused.append(change)
             continue
         old = best if best in removed else next(iter(get_close_matches(best, removed, 1, _ALIKE)), "")

@@ -45,8 +45,8 @@ def propose_fix(notebook: Notebook, run: Run) -> Proposal | None:
 def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
     """Returns an earlier failure that a run no longer shows, with the differences, or `None`.
 
-    The failure is searched in the previous run of the same script, or in the newest run of the experiment. Interrupted
-    runs are skipped; a finished run without findings ends the search.
+    The failure is searched in the previous run of the same script, or in the newest run of the experiment. Runs that
+    were interrupted without a failure are skipped; a finished run without findings ends the search.
 
     Args:
         run: The run that has ended, with its findings.
@@ -62,7 +62,7 @@ def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
         meta = read_front_matter(notebook.paths, name)
         if meta is None:
             return None
-        if meta.get("status") in _SKIPPED:
+        if meta.get("status") in _SKIPPED and not _was_stopped_for_failure(meta):
             name = str(meta.get("previous") or "")
             continue
         fix = str(meta.get("fix") or "")
@@ -73,6 +73,11 @@ def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
         failure = find_cured_failure(notebook, name, run)
         return None if failure is None or not failure.changes else replace(failure, confirmed=fix == run.id)
     return None
+
+
+def _was_stopped_for_failure(meta: Mapping[str, Any]) -> bool:
+    """Whether a run was interrupted in a failure that was found: it hung, or its loss was no number any more."""
+    return meta.get("status") == "interrupted" and meta.get("verdict") in ("failed", "unhealthy")
 
 
 def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:

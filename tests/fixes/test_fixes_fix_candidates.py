@@ -317,7 +317,8 @@ def test_what_can_touch_the_failure_comes_first_and_the_rest_is_only_counted(
             (["lr: 1e-3"], ["lr: 0.001"]),
         ),
         (("net.body.freeze()", "net.head.freeze()", "net.tail.freeze()"), (), (["net.head.freeze()"], [])),
-        (("a = 1", "b = 2", "c = 3"), ("a = 2", "b = 3", "c = 4"), None),
+        (("a = 1", "b = 2", "c = 3"), ("a = 2",), (["a = 1"], ["a = 2"])),
+        (("a = 1", "b = 2", "c = 3", "d = 1"), ("a = 2", "b = 3", "c = 4"), None),
         (("lr: 1",), ("lr: 2",), None),
     ],
 )
