@@ -97,7 +97,8 @@ def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal
 def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposal) -> Proposal:
     """Returns a proposal with the differences of its two runs that may have cured its symptoms."""
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, focus_lines, keep_used, order_candidates
+    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used
+    from labbook.fixes.fix_ranking import focus_lines, order_candidates
 
     known = load_catalogue(notebook.paths.symptoms).symptoms
     differences = list_differences(notebook, failed, now)
@@ -118,7 +119,7 @@ def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
 def list_differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Returns the differences of two runs, those of code with their changed lines, redacted."""
     from labbook.compare.run_changes import compare_runs, mask_changes
-    from labbook.fixes.fix_candidates import HISTORY
+    from labbook.fixes.fix_ranking import HISTORY
     from labbook.model.run_json import run_to_json
     from labbook.store.recorder_redaction import make_redactor
 

@@ -7,17 +7,8 @@ from dataclasses import replace
 import pytest
 from order_of_tests import in_one_test
 
-from labbook.fixes.fix_candidates import (
-    drop_doubles,
-    find_cured,
-    find_new_inputs,
-    focus_lines,
-    keep_used,
-    list_failing_files,
-    matches_cure,
-    order_candidates,
-    rank_changes,
-)
+from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inputs, keep_used
+from labbook.fixes.fix_ranking import focus_lines, list_failing_files, matches_cure, order_candidates, rank_changes
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording

@@ -48,7 +48,7 @@ class ChildEnd:
         core_dump: Whether a core was dumped.
         stopped: Unix time of the last SIGINT or SIGTERM for it, 0 if there was none; s.
         signal_number: Number of the signal that ended it, also of a real-time signal, or 0.
-        heeded: As `stopped`, without signals that the command ignores.
+        heeded: As `stopped`, but 0 if the command ignored the signal and ended with status 0: nothing interrupted it.
     """
 
     code: int | None
@@ -169,7 +169,7 @@ def _supervise(
     output_open = bool(attempt(copier.finish))
     trouble = "; ".join(errors)
     end = replace(end, output_open=output_open, trouble=trouble, core_dump=relay.core_dumped)
-    return replace(end, stopped=relay.stopped, heeded=relay.heeded)
+    return replace(end, stopped=relay.stopped, heeded=relay.stopped if status else relay.heeded)
 
 
 def _end_of(status: int, clock: _Clock) -> ChildEnd:
