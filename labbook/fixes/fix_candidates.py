@@ -56,7 +56,10 @@ def passed_checks(run: Run) -> set[str]:
 
 
 def _passed_failing_point(failed: Run, now: Run) -> bool:
-    """Whether the later run passed the point at which the first one failed."""
+    """Whether the later run passed the point at which the first one failed; trials have entries with their steps."""
+    trials = now.facts("trials").get("rows") or ()
+    if trials:
+        return all(row.get("state") == "complete" for row in trials)
     steps = now.steps
     at = max((e.step for e in failed.exceptions if e.step is not None), default=None)
     # As many steps and the end: the failure came behind the loop, unless the loop itself was made shorter.

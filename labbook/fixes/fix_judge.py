@@ -30,9 +30,6 @@ _MOST = 6
 """Maximum earlier fixes of one failure that are looked at; each costs the reading of two runs, some milliseconds."""
 
 
-_MANY = 987654321
-
-
 class FixJudge:
     """Judges earlier fixes for one run.
 
@@ -77,7 +74,10 @@ class FixJudge:
             is_same = finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
             return replace(seen, fits=is_same)
         page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
-        is_portable = self._now is None or not differ_in_framework(failed, self._now)
+        is_portable = self._now is None or not (
+            differ_in_framework(failed, self._now)
+            or (is_check and _differ_in_cause(finding.symptom, failed, self._now))
+        )
         changes = [
             change
             for change in known
@@ -99,7 +99,7 @@ class FixJudge:
         rest = fix
         for change in known:
             rest = rest.replace(say(describe_changes([change])), "")
-        rest = re.sub(re.escape(say(message("capture.change.more", count=_MANY))).replace(str(_MANY), r"\d+"), "", rest)
+        rest = re.sub(re.escape(say(message("capture.change.more", count=7))).replace("7", r"\d[\d,]*"), "", rest)
         return say(describe_changes(fitting)) if fitting and not rest.strip(" ;；") else fix
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
@@ -117,3 +117,9 @@ class FixJudge:
             return read_text(self._notebook.paths.entry(run_id))
         except OSError:
             return ""
+
+
+def _differ_in_cause(symptom: str, failed: Run, now: Run) -> bool:
+    """Whether the check of a symptom failed because of another one in one of the runs, and not in the other."""
+    there, here = ({check.explained_by for check in run.checks if check.id == symptom} - {""} for run in (failed, now))
+    return there != here and there.isdisjoint(now.symptoms)

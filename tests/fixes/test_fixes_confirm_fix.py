@@ -221,6 +221,7 @@ def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
 
 @pytest.mark.parametrize(("text", "shown"), [
     ("", "width 32 → 64"), ("width 32 → 64, as Wei said", "width 32 → 64, as Wei said"),
+    ("width 32 → 64; and 12 more", "width 32 → 64"),
 ])  # fmt: skip
 def test_of_a_fix_only_the_differences_are_shown_that_are_one_here(notes, text, shown):
     said = "size of width must be 64, but got 32"

@@ -329,3 +329,12 @@ def test_a_setting_that_a_line_of_code_gives_alone_is_no_other_difference():
     taken, given = Change("argument", "gpus", "0", ""), Change("argument", "devices", "", "1")
     other = Change("argument", "devices_per_node", "", "1")
     assert drop_doubles([taken, line, given, other], CRASHED) == [line, other]
+
+
+@pytest.mark.parametrize(("states", "is_gone"), [(("complete", "complete"), True), (("complete", "failed"), False)])
+def test_a_run_with_trials_came_past_a_crash_if_all_of_them_ended_well(states, is_gone):
+    """The steps of its trials are in their own entries."""
+    rows = [{"number": n, "state": state} for n, state in enumerate(states)]
+    assert find_cured(CRASHED, run(steps=0, captured={"trials": {"rows": rows}})) == (
+        (CRASHED.symptoms, CRASHED.fingerprints) if is_gone else ((), ())
+    )
