@@ -94,7 +94,7 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
 def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     """Returns the differences without options that a changed line of a file lists already, and without seeds.
 
-    A line of code lists the options that it alone gives or takes away: `devices=1` of a trainer.
+    A line of code lists the options that it gives, takes away or sets to these values: `devices=1` of a trainer.
 
     A seed is left out where anything else differs, unless the failure names it: another one cures no failure that has a
     cause.
@@ -106,13 +106,18 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
     words = {normalize_name(word) for word in re.findall(r"[\w-]+", lines)}
 
-    code = "\n".join("\n".join(part) for c in changes if c.kind == "code" for part in changed_lines(c.detail))
-    in_code = {normalize_name(word) for word in re.findall(r"[\w-]+", code)}
+    sides = [changed_lines(change.detail) for change in changes if change.kind == "code"]
+    old, new = (re.findall(r"[\w.-]+", "\n".join(line for side in sides for line in side[at])) for at in (0, 1))
+    in_code = {normalize_name(word) for word in (*old, *new)}
 
     def is_double(change: Change) -> bool:
-        is_setting = change.kind == "argument" and not change.what.startswith("-")
-        known = words if change.before and change.now else words | in_code
-        return is_setting and normalize_name(change.what.rpartition(".")[2]) in known
+        if change.kind != "argument" or change.what.startswith("-"):
+            return False
+        name, is_said = (
+            normalize_name(change.what.rpartition(".")[2]),
+            (change.before in ("", *old), change.now in ("", *new)),
+        )
+        return name in words or (name in in_code and all(is_said))
 
     return [change for change in changes if not is_double(change)]
 

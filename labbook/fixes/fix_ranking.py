@@ -33,6 +33,7 @@ _NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 
 _PRINTS = re.compile(r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$")
 
+_DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
 _MANY_LINES = 6
 """Changed lines of which no line stands for all. Source: chosen by us."""
 
@@ -61,11 +62,16 @@ def order_candidates(
     loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
     taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
 
+    is_listed = any(matches_cure(change, pattern) for change in ranked for pattern in specific)
+    dotted = messages if any("Import" in e.type or "Module" in e.type for e in ended) else []
+    plain = dotted or [_DOTTED.sub(" ", text) for text in messages]
+
     def distance(change: Change) -> int:
         as_named = [change, *(replace(change, what=name) for name in modules.get(change.what, ()))]
         keys = [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
-        if any(is_named(one, messages) for one in (*as_named, *keys)):
-            return 0
+        texts = plain if change.kind == "package" else messages
+        if any(is_named(one, texts) for one in (*as_named, *keys)):
+            return 1 if change.kind == "argument" and change.now else 0
         if change.kind in (*_OPTIONS, "environment"):
             is_other_name = change.kind == "argument" and change.now in taken_out
             if is_other_name or any(is_named(one, lines) for one in (change, *keys)):
@@ -75,14 +81,16 @@ def order_candidates(
             return 2
         if change.kind == "code":
             is_changed_there = any(line.strip() in changed_lines(change.detail)[0] for line in lines if line.strip())
-            return 1 if is_changed_there else 5 if change.what in HISTORY or _only_prints(change) else 2
-        if change.kind == "input" or (change.kind in _OPTIONS and not ended):
+            return 0 if is_changed_there else 5 if change.what in HISTORY or _only_prints(change) else 2
+        if change.kind == "input" or (change.kind in _OPTIONS and not ended and not is_listed):
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
 
     by_distance = [(distance(change), change) for change in ranked]
     ordered = sorted(by_distance, key=lambda pair: pair[0])
-    farthest = max(2, ordered[0][0]) if ordered else 0
+    # Where the failure names something, or its line was changed, code elsewhere is only counted.
+    nearest = ordered[0][0] if ordered else 0
+    farthest = max(2, nearest) if nearest else 1
     return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
 
 
@@ -124,6 +132,8 @@ def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, .
     said = _find_words("\n".join((*list_messages(failed), *_list_failing_lines(failed))))
     focused, rest = [], 0
     for change in changes:
+        change, prints = _without_prints(change)
+        rest += prints
         removed, added = changed_lines(change.detail)
         best = max((*removed, *added), key=lambda line: len(said & _find_words(line)), default="")
         is_long = len(removed) + len(added) > _MANY_LINES
@@ -216,6 +226,16 @@ def _modules_of_packages(run: Run) -> dict[str, list[str]]:
     for module, package in (run.facts("python").get("modules") or {}).items():
         found.setdefault(str(package), []).append(str(module))
     return found
+
+
+def _without_prints(change: Change) -> tuple[Change, int]:
+    """Returns a change of code without the lines that print, and their number; unchanged if there are no others."""
+    lines = change.detail.splitlines()
+    prints = [line for line in lines if line[:1] in "+-" and _PRINTS.match(line[1:].strip())]
+    if change.kind != "code" or not prints or _only_prints(change):
+        return change, 0
+    left = replace(change, detail="\n".join(line for line in lines if line not in prints))
+    return left, max(sum(line[0] == sign for line in prints) for sign in "+-")
 
 
 def _only_prints(change: Change) -> bool:

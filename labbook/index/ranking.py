@@ -38,6 +38,10 @@ _COLUMNS_OF_PEOPLE = "{title tags own} :"
 _MOST_FIXES = 3
 """Most fixes of a symptom before its page. Source: chosen by us."""
 
+_MOST_NAMED, _FEW = 20, 3
+"""Most failed runs with the names of a question that are an answer by that alone, and of a question about another
+symptom. Source: chosen by us."""
+
 _ENOUGH_WORDS = 0.65
 """Smallest share of the words of a query that a note must have, by rarity. Source: chosen by us."""
 
@@ -148,14 +152,29 @@ def _find_frameworks(question: Question) -> list[Filter]:
 
 
 def _runs_with_names(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> list[Row]:
-    """Returns the runs with the symptom or family that have all names of a message: its fixes, else the newest."""
-    expression = match_expression(parse_query(" ".join(subject.names))) if subject.names else ""
-    if not expression:
-        return []
+    """Returns the runs with the failure that have all names of a question: its fixes, else the newest.
+
+    Names that no note has are left out. Where no run has both, the few runs with the names count, crashed ones first.
+    """
     query = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT {COUNTED}"
-    named = {number for (number,) in index.execute(query, [expression]).fetchall()}
+    named: set[int] = set()
+    there: list[str] = []
+    for name in subject.names:
+        expression = match_expression(parse_query(f'"{name}"'))
+        notes = {number for (number,) in index.execute(query, [expression]).fetchall()} if expression else set()
+        if notes and (not named or named & notes):
+            named, there = named & notes if named else notes, [*there, expression]
+    if not named:
+        return []
     failed = _runs_with_failure(index, question, replace(subject, fingerprints=()), COUNTED)
-    found = [row for row in failed if row.number in named] if named else []
+    found = [row for row in failed if row.number in named]
+    if not found:
+        where, values = filter_sql(question)
+        where = f"n.kind = 'run' AND n.id IN (SELECT note FROM failures) AND {where}"
+        expression = " AND ".join(f"({one})" for one in there)
+        rows, count = _matching(index, expression, where, values, _MOST_NAMED)
+        found = [_row(row, "words") for row in rows] if count <= (_FEW if subject.symptoms else _MOST_NAMED) else []
+        found.sort(key=lambda row: row.meta.get("status") == "finished")
     return [*_distinct_fixes(row for row in found if row.meta.get("fix"))] or found[:1]
 
 

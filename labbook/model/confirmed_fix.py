@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from labbook.frozen import dataclass
-from labbook.model.message import Message, message
+from labbook.model.message import Message, as_data, message
 
 if TYPE_CHECKING:
     from labbook.model.run import Change  # 15 ms with the classes of all events, in each command that prints a sentence
@@ -109,7 +109,8 @@ def describe_proposal(proposal: Proposal) -> Message | str:
 def count_changes(change: Change) -> int:
     """Return how many differences a row is: one, or those that it counts."""
     what = change.messages.get("what")
-    return int(what.values["count"]) if what is not None and what.key == _MORE else 1
+    data = as_data(what) if isinstance(what, Message) else what or {}  # as it was read from `run.json`
+    return int(data["values"]["count"]) if data.get("key") == _MORE else 1
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:
@@ -151,6 +152,9 @@ def _has_lines(change: Change) -> bool:
 def _few_lines(change: Change) -> tuple[list[str], list[str]]:
     """Return the removed and added lines of a small change, of more lines those that say what is done; else none."""
     removed, added = changed_lines(change.detail) if _has_lines(change) else ([], [])
+    moved = {*removed} & {*added}
+    if moved != {*removed, *added}:  # lines that are indented in another way only
+        removed, added = ([line for line in part if line not in moved] for part in (removed, added))
     if not _are_few(removed, added):
         removed, added = ([line for line in part if not _HEADING.match(line)] for part in (removed, added))
     return (removed, added) if _are_few(removed, added) else ([], [])

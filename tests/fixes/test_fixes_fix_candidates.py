@@ -282,9 +282,11 @@ STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("e
         (_crash("KeyError", "'RUN_SEED'"), ("code",), [EPOCHS, SEED_VARIABLE], [SEED_VARIABLE], 1),
         (_crash("RuntimeError", "modified by an inplace operation", "loss.backward()"), ("code",),
          [EPOCHS, LR, PRINT, STEP], [STEP], 1),
-        (_crash("RuntimeError", "no", 'print("epoch", n)'), (), [STEP, PRINT], [PRINT], 2),
+        (_crash("RuntimeError", "no", 'print("epoch", n)'), (), [STEP, PRINT], [PRINT], 1),
         (_crash("RuntimeError", "no"), (), [EPOCHS, LR], [EPOCHS, LR], 2),
         (run(symptoms=("s",), checks=(check("s", "fail"),)), ("code",), [*UPGRADES, EPOCHS, STEP], [STEP, EPOCHS], 2),
+        (run(symptoms=("s",), checks=(check("s", "fail"),)), ("option:*lr*",), [EPOCHS, LR], [LR], 1),
+        (_crash("RuntimeError", "[torch.FloatTensor [8]] was modified"), ("code",), [TORCH_UP, STEP], [STEP], 1),
     ],
 )  # fmt: skip
 def test_what_can_touch_the_failure_comes_first_and_the_rest_is_only_counted(
@@ -309,6 +311,7 @@ def test_what_can_touch_the_failure_comes_first_and_the_rest_is_only_counted(
         ),
         (("net.body.freeze()", "net.head.freeze()", "net.tail.freeze()"), (), (["net.head.freeze()"], [])),
         (("a = 1", "b = 2", "c = 3"), ("a = 2",), (["a = 1"], ["a = 2"])),
+        (("x = f(a)", 'print("a")'), ("x = g(a)", 'print("b")'), (["x = f(a)"], ["x = g(a)"])),
         (("a = 1", "b = 2", "c = 3", "d = 1"), ("a = 2", "b = 3", "c = 4"), None),
         (("lr: 1",), ("lr: 2",), None),
     ],
@@ -318,10 +321,11 @@ def test_of_many_lines_that_one_is_shown_that_has_the_words_of_the_failure(remov
         "TypeError", "'<' between str and float", 'opt = SGD(net.head.parameters(), lr=cfg["lrate"], lr: 1)'
     )
     lines = [*(f"-{line}" for line in removed), *(f"+{line}" for line in added)]
-    change = Change("config", "c.yaml", "", "", "\n".join(["--- before", "+++ now", "@@ -1,3 +1,3 @@", *lines]))
+    change = Change("code", "c.yaml", "", "", "\n".join(["--- before", "+++ now", "@@ -1,3 +1,3 @@", *lines]))
     (told,), rest = focus_lines([change], failed)
 
-    assert (changed_lines(told.detail), rest) == ((shown, 2) if shown else (changed_lines(change.detail), 0))
+    assert changed_lines(told.detail) == (shown or changed_lines(change.detail))
+    assert rest == (max(len(removed), len(added)) - 1 if shown else 0)
 
 
 def test_a_setting_that_a_line_of_code_gives_alone_is_no_other_difference():
@@ -329,6 +333,9 @@ def test_a_setting_that_a_line_of_code_gives_alone_is_no_other_difference():
     taken, given = Change("argument", "gpus", "0", ""), Change("argument", "devices", "", "1")
     other = Change("argument", "devices_per_node", "", "1")
     assert drop_doubles([taken, line, given, other], CRASHED) == [line, other]
+    head, set_there = Change("argument", "HEAD", "2", "3"), _diff("seg.py", "HEAD = 2", "HEAD = 3")
+    assert drop_doubles([head, set_there], CRASHED) == [set_there]
+    assert drop_doubles([replace(head, now="4"), set_there], CRASHED) == [replace(head, now="4"), set_there]
 
 
 @pytest.mark.parametrize(("states", "is_gone"), [(("complete", "complete"), True), (("complete", "failed"), False)])
