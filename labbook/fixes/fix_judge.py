@@ -18,6 +18,7 @@ from labbook.fixes.fix_applicability import (
     touches_failure,
 )
 from labbook.fixes.fix_candidates import find_new_inputs, keep_used
+from labbook.fixes.fix_ranking import map_modules
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.message import message
@@ -84,10 +85,12 @@ class FixJudge:
             if not is_for_other_value(change, there, finding) and (is_portable or change.kind != "code")
         ]
         here = self._here
+        modules = map_modules(cure) if cure is not None else {}
         fitting = [
             change
             for change in changes
             if touches_failure(change, finding, page)
+            or any(touches_failure(replace(change, what=name), finding, page) for name in modules.get(change.what, ()))
             or (here is not None and sets_named_number(change, there, finding, here))
         ]
         fitting = [change for change in fitting if here is None or can_apply(change, here, finding)]

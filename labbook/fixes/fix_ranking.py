@@ -58,7 +58,7 @@ def order_candidates(
     numbers = set(_NUMBERS.findall("\n".join(messages))) - {"0", "1"}
     patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
     specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
-    modules = _modules_of_packages(now)
+    modules = map_modules(now)
     loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
     taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
 
@@ -220,7 +220,7 @@ def _list_failing_lines(failed: Run) -> list[str]:
     return lines + [str(finding.where.get("source") or "") for finding in failed.findings]
 
 
-def _modules_of_packages(run: Run) -> dict[str, list[str]]:
+def map_modules(run: Run) -> dict[str, list[str]]:
     """Returns package -> the modules of other names that a run imported from it: opencv-python -> cv2."""
     found: dict[str, list[str]] = {}
     for module, package in (run.facts("python").get("modules") or {}).items():

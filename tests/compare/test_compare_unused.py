@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from labbook.compare.run_changes import compare_runs
 from labbook.model.confirmed_fix import describe_changes
+from labbook.model.message import as_data
 from labbook.store.text.sentences import Sentences
 
 CODE = {"commit": "a" * 40, "top": "/work", "blobs": {}, "repository": True}
@@ -95,4 +97,6 @@ def test_a_package_that_an_exception_names_is_not_cut_off():
     sides[0]["exceptions"] = [{"message": "No module named 'zk'"}]
     changes = [change for change in compare_runs(*sides) if change.kind == "package"]
     assert [change.what for change in changes[:2]] == ["z-kit", "a-5"]
-    assert Sentences("en")(describe_changes(changes)).endswith("and 58 more")
+    as_read = [replace(one, messages={side: as_data(each) for side, each in one.messages.items()}) for one in changes]
+    for listed in (changes, as_read):
+        assert Sentences("en")(describe_changes(listed)).endswith("and 58 more")

@@ -8,6 +8,7 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inputs, keep_used
+from labbook.fixes.fix_judge import _differ_in_cause
 from labbook.fixes.fix_ranking import focus_lines, list_failing_files, matches_cure, order_candidates, rank_changes
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
@@ -345,3 +346,13 @@ def test_a_run_with_trials_came_past_a_crash_if_all_of_them_ended_well(states, i
     assert find_cured(CRASHED, run(steps=0, captured={"trials": {"rows": rows}})) == (
         (CRASHED.symptoms, CRASHED.fingerprints) if is_gone else ((), ())
     )
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "differ"),
+    [("nonfinite_input", "update_too_large", True), ("nonfinite_input", "nonfinite_input", False), ("", "", False),
+     ("", "update_too_large", True), ("nonfinite_input", "", True)],
+)  # fmt: skip
+def test_a_silent_fault_with_another_cause_is_another_one(there, here, differ):
+    before, now = (run(checks=(replace(check("nan", "fail"), explained_by=cause),)) for cause in (there, here))
+    assert _differ_in_cause("nan", before, replace(now, symptoms=("nan", here))) is differ
