@@ -49,8 +49,8 @@ def order_candidates(
     """Returns the differences that may be the fix, likeliest first, and the number of those that touch the failure.
 
     A difference touches the failure if the failure names it, or the failing line does, if the page of the symptom lists
-    it, or if it is in code, data, or an option of a run without an exception. Where none does, the options do, else the
-    packages that a run loaded, else all.
+    it, or if it is in code, data, or an option of a run without an exception. Beside one that is named, code elsewhere does
+    not. Where none does, the options do, else the packages that a run loaded, else all.
     """
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
     ended = [raised for raised in failed.exceptions if raised.ended_process]
@@ -62,7 +62,11 @@ def order_candidates(
     loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
     taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
 
-    is_listed = any(matches_cure(change, pattern) for change in ranked for pattern in specific)
+    def is_likely(change: Change) -> bool:
+        has_number = change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
+        return has_number or any(matches_cure(change, pattern) for pattern in specific)
+
+    is_some_likely = any(map(is_likely, ranked))
     dotted = messages if any("Import" in e.type or "Module" in e.type for e in ended) else []
     plain = dotted or [_DOTTED.sub(" ", text) for text in messages]
 
@@ -76,13 +80,12 @@ def order_candidates(
             is_other_name = change.kind == "argument" and change.now in taken_out
             if is_other_name or any(is_named(one, lines) for one in (change, *keys)):
                 return 1
-        has_number = change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
-        if has_number or any(matches_cure(change, pattern) for pattern in specific):
+        if is_likely(change):
             return 2
         if change.kind == "code":
             is_changed_there = any(line.strip() in changed_lines(change.detail)[0] for line in lines if line.strip())
             return 0 if is_changed_there else 5 if change.what in HISTORY or _only_prints(change) else 2
-        if change.kind == "input" or (change.kind in _OPTIONS and not ended and not is_listed):
+        if change.kind == "input" or (change.kind in _OPTIONS and not ended and not is_some_likely):
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
 

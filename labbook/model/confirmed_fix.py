@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
 from labbook.model.message import Message, as_data, message
@@ -108,9 +108,9 @@ def describe_proposal(proposal: Proposal) -> Message | str:
 
 def count_changes(change: Change) -> int:
     """Return how many differences a row is: one, or those that it counts."""
-    what = change.messages.get("what")
-    data = as_data(what) if isinstance(what, Message) else what or {}  # as it was read from `run.json`
-    return int(data["values"]["count"]) if data.get("key") == _MORE else 1
+    what: Any = change.messages.get("what")
+    data = as_data(what) if isinstance(what, Message) else what  # plain data where it was read from `run.json`
+    return int(data["values"]["count"]) if data and data.get("key") == _MORE else 1
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:

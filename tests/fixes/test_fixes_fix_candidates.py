@@ -11,6 +11,7 @@ from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inpu
 from labbook.fixes.fix_judge import _differ_in_cause
 from labbook.fixes.fix_ranking import focus_lines, list_failing_files, matches_cure, order_candidates, rank_changes
 from labbook.model.confirmed_fix import changed_lines
+from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording
 
@@ -266,6 +267,7 @@ UPGRADES = [Change("package", f"lib-{n:02}", "0.1", "0.2") for n in range(40)]
 CACHE, BATCH = Change("argument", "--cache_gb", "400", "0"), Change("argument", "--batch_size", "32", "16")
 REFUSED, RENAMED = Change("argument", "--learning_rate", "0.05", ""), Change("argument", "--lr", "0.1", "0.05")
 EPOCHS, SEED_VARIABLE = Change("argument", "--epochs", "4", "5"), Change("environment", "RUN_SEED", "", "1")
+DECAY = Change("argument", "--wd", "30", "0.1")
 OPENCV = Change("package", "opencv-python", "", "4.9.0")
 STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("epoch", n)', 'print("Epoch", n)')
 
@@ -287,6 +289,8 @@ STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("e
         (_crash("RuntimeError", "no"), (), [EPOCHS, LR], [EPOCHS, LR], 2),
         (run(symptoms=("s",), checks=(check("s", "fail"),)), ("code",), [*UPGRADES, EPOCHS, STEP], [STEP, EPOCHS], 2),
         (run(symptoms=("s",), checks=(check("s", "fail"),)), ("option:*lr*",), [EPOCHS, LR], [LR], 1),
+        (run(symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", message="weight decay 30"),)), ("code",),
+         [EPOCHS, DECAY], [DECAY], 1),
         (_crash("RuntimeError", "[torch.FloatTensor [8]] was modified"), ("code",), [TORCH_UP, STEP], [STEP], 1),
     ],
 )  # fmt: skip
