@@ -49,8 +49,8 @@ def order_candidates(
     """Returns the differences that may be the fix, likeliest first, and the number of those that touch the failure.
 
     A difference touches the failure if the failure names it, or the failing line does, if the page of the symptom lists
-    it, or if it is in code, data, or an option of a run without an exception. Beside one that is named, code elsewhere does
-    not. Where none does, the options do, else the packages that a run loaded, else all.
+    it, or if it is in code, data, or an option of a run without an exception. Beside one that is named, code elsewhere
+    is only counted. Where none does, the options do, else the packages that a run loaded, else all.
     """
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
     ended = [raised for raised in failed.exceptions if raised.ended_process]
