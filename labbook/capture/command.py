@@ -21,6 +21,7 @@ from typing import Any
 from labbook.capture.context import CaptureContext
 from labbook.capture.launchers import LAUNCHERS, Launcher, is_python, unwrap_launcher
 from labbook.frozen import dataclass
+from labbook.store.project_folder import find_repository
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})
 _PREPARING_WORDS = frozenset({
@@ -315,11 +316,3 @@ def _display_path(file: Path, cwd: Path) -> str:
         if base is not None and absolute.is_relative_to(base):
             return absolute.relative_to(base).as_posix()
     return absolute.name
-
-
-def find_repository(folder: Path) -> Path | None:
-    """Returns the top folder of the git repository around `folder`, or `None`."""
-    for candidate in (folder, *folder.parents):
-        if (candidate / ".git").exists():
-            return candidate
-    return None

@@ -180,6 +180,8 @@ def add_used_packages(
 ) -> dict[str, Any]:
     """Returns the facts with the names of the packages that the program imports (`imported`) and loads (`loaded`).
 
+    `modules` are those that it imports from a package of another name: cv2 -> opencv-python.
+
     Args:
         facts: Facts of the environment.
         modules: The installed modules that the user's code imports, and all that were loaded.
@@ -191,9 +193,11 @@ def add_used_packages(
     known = {name: normalize_name(name) for names in modules for name in names if normalize_name(name) in packages}
     unknown = {name for names in modules for name in names} - known.keys()
     paths = [Path(str(path)).expanduser() for path in hello.get("sys_path") or () if path]
-    homes = {**_find_packages_of(unknown, paths), **known}
+    found = _find_packages_of(unknown, paths)
+    homes = {**found, **known}
     imported, loaded = (sorted({homes[name] for name in names if name in homes}) for names in modules)
-    return {**facts, "imported": imported, "loaded": loaded}
+    others = {name: found[name] for name in sorted(modules[0]) if name in found}
+    return {**facts, "imported": imported, "loaded": loaded, **({"modules": others} if others else {})}
 
 
 def _find_packages_of(modules: set[str], paths: Iterable[Path]) -> dict[str, str]:

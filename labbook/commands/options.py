@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,7 +124,12 @@ def open_notebook(chosen: str | Path | None, *, resume_upload: bool = True) -> N
         start_upload(notebook)
     recover_pending(notebook, lambda line: click.echo(f"labbook: {line}", err=True))
     _follow_remote(notebook)
-    return notebook
+    return replace(notebook, notify=functools.partial(_print_note, terminal_sentences(notebook)))
+
+
+def _print_note(say: Sentences, note: Message) -> None:
+    """Prints which run a command works on, on standard error."""
+    click.echo(f"labbook: {say(note)}", err=True)
 
 
 def warn_of_settings(notebook: Notebook) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -174,9 +175,13 @@ def _unread_variables(run: Mapping[str, Any], other: Mapping[str, Any]) -> set[s
     """
     own, theirs = ({str(row.get("source")) for row in list_rows(side, "arguments")} for side in (run, other))
     late = set(_VARIABLES) if run.get("status") in _CUT and own.isdisjoint(_VARIABLES) else set()
+    rows = list_rows(other, "arguments")
     if _ended_before_training(run):
         late |= theirs - own - set(_VARIABLES)
-    rows = [row for row in list_rows(other, "arguments") if row.get("source") in late]
+        if not _ended_before_training(other):
+            # At an exception other variables are in reach than at the first step.
+            late, rows = late | set(_VARIABLES), [*rows, *list_rows(run, "arguments")]
+    rows = [row for row in rows if row.get("source") in late]
     return {name for row in rows for name, _ in flatten(row.get("values") or {})}
 
 
@@ -313,19 +318,31 @@ def _packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]
     ]
     used = {name for side in (old, new) for name in side.get("loaded") or ()}
     raised = " ".join(str(row.get("message")) for run in (before, now) for row in list_rows(run, "exceptions"))
+    homes = {name: name for side in versions for name in side}
+    for side in (old, new):
+        homes |= {str(module): str(package) for module, package in (side.get("modules") or {}).items()}
+    named = {package for name, package in homes.items() if _is_said(name, raised)}
     changed = [
         change
         for change in _compare_values("package", *versions)
         # Of a package that no program loaded, another version may matter: that of CUDA's libraries.
-        if (change.before and change.now) or not used or change.what in used or change.what in raised
+        if (change.before and change.now) or not used or change.what in used or change.what in named
     ]
-    # A changed version explains more than an added or removed package.
-    changes += sorted(changed, key=lambda c: (not (c.before and c.now), c.what))
+    # What an exception names first, then what was loaded; a changed version explains more than an added or removed one.
+    changes += sorted(
+        changed, key=lambda c: (c.what not in named, c.what not in used, not (c.before and c.now), c.what)
+    )
     for name in sorted({*(old.get("origins") or {}), *(new.get("origins") or {})} - INSTALLERS):
         commits = [str((side.get("origins") or {}).get(name, {}).get("commit") or "")[:9] for side in (old, new)]
         if commits[0] != commits[1] and all(commits):
             changes.append(Change("package", f"{name} (commit)", commits[0], commits[1]))
     return changes
+
+
+def _is_said(name: str, text: str) -> bool:
+    """Whether a text has the name of a package or module as a word; dashes and underscores are the same."""
+    parts = "[-_.]".join(map(re.escape, re.split("[-_.]", name)))
+    return re.search(rf"(?<![\w-]){parts}(?![\w-])", text, re.IGNORECASE) is not None
 
 
 def _hardware(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:

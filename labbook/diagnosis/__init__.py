@@ -11,6 +11,6 @@ It goes three steps:
    `finding_builder` writes the finding; `cause_ranking.diagnose` adds the health checks.
 
 A wrong answer costs a reader more time than "unknown": a text without a message of a program has no finding.
-`fingerprint` identifies the same failure in other runs, and `fix_candidates` ranks the differences to a later run that
+`fingerprint` identifies the same failure in other runs, and `fix_ranking` sorts the differences to a later run that
 may have fixed it. Printing a diagnosis belongs in `labbook/report/`, looking up earlier runs in `labbook/index/`.
 """

@@ -8,6 +8,7 @@ from dataclasses import replace
 from labbook.diagnosis.catalogue.pattern import fill_slots
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.index.hit import Hit
+from labbook.index.page_scores import page_scores
 from labbook.index.query import read_field_names
 from labbook.index.query_fields import FILTERS
 from labbook.index.query_parser import parse_query
@@ -24,7 +25,7 @@ _PAGES = 3
 
 def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
     """Returns the query, and the failures that typed or pasted text is about."""
-    language = book.config.language_in_use()
+    language, words_asked = book.config.language_in_use(), typed
     catalogue = load_catalogue(book.paths.symptoms, language=language)
     names = read_field_names(book)
     pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
@@ -51,6 +52,9 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
         if "\n" in typed.strip() or symptoms.whole:
             typed = " ".join([words, *filters])
         question = parse_query(typed)
+    if "\n" not in typed.strip():
+        own = page_scores(catalogue.symptoms.values()).list_names(words_asked)
+        symptoms = replace(symptoms, names=tuple(dict.fromkeys([*symptoms.names, *own])))
     if question.terms and not question.is_restricted:
         pages = [_page(catalogue.symptoms[name], language) for name in (symptoms.symptoms or symptoms.related)[:_PAGES]]
         symptoms = replace(symptoms, pages=tuple(pages))

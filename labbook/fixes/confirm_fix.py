@@ -19,7 +19,7 @@ from labbook.fixes.propose_fix import (
     set_section,
 )
 from labbook.frozen import dataclass
-from labbook.model.confirmed_fix import Fix, Proposal, describe_changes
+from labbook.model.confirmed_fix import Fix, Proposal, describe_proposal
 from labbook.model.message import message
 from labbook.store.commit.branch_checkout import restore_before_writing
 from labbook.store.journal import write_atomically
@@ -150,17 +150,14 @@ def reject(notebook: Notebook, run: str, by: str = "") -> RecordedFix:
 def _find_failure(notebook: Notebook, word: str) -> tuple[str, str]:
     """Returns the failed run, and the fixed run if `word` names that one instead.
 
-    "last" is the last run that ended in the project of the working folder, other projects may record at the same time;
-    or the newest open proposal of its project if nothing was found in that run.
+    "last" is the last run of the project that has ended, or its newest open proposal if nothing was found in that run.
 
     Raises:
         UsageError: The run did not fail and did not fix another one.
     """
-    from labbook.capture.project import find_project
     from labbook.index.query import find_run
 
-    here = find_project((), Path.cwd(), notebook.paths.root).root if word == "last" else None
-    entry = find_run(notebook, word, project=here)
+    entry = find_run(notebook, word, has_ended=True)
     meta = entry.meta
     earlier = str(meta.get("may_cure") or "") or next(iter(reversed(read_texts(meta, "cures"))), "")
     if earlier and meta.get("status") == "finished" and read_front_matter(notebook.paths, earlier) is not None:
@@ -220,7 +217,7 @@ def _compare_with(notebook: Notebook, failed: str, cure: str) -> Proposal:
     earlier = load_run(notebook.paths, failed)
     if run is None or earlier is None:
         return Proposal(failed, cure, gone)
-    return Proposal(failed, cure, gone, (), list_candidates(notebook, earlier, run, gone))
+    return list_candidates(notebook, earlier, run, Proposal(failed, cure, gone))
 
 
 def _find_next_cure(notebook: Notebook, failed: str, meta: Mapping[str, Any], quiet: bool) -> Proposal | None:
@@ -247,7 +244,7 @@ def _make_fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], proposal
     if proposal is None:
         return Fix(failed, "", text, tuple(read_texts(meta, "symptoms")[:1]))
     say = Sentences(notebook.config.language_in_use(), notebook.paths.templates)
-    known = describe_changes(proposal.changes) or message("capture.difference.unknown", run=proposal.by)
+    known = describe_proposal(proposal) or message("capture.difference.unknown", run=proposal.by)
     description = text or say(known)
     symptoms = proposal.symptoms or tuple(read_texts(meta, "symptoms")[:1])
     diff = "\n".join(change.detail for change in proposal.changes if change.kind == "code" and "\n@@ " in change.detail)

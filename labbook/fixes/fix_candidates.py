@@ -1,30 +1,15 @@
-"""Finds failures that a later run no longer shows, and ranks the differences as possible fixes.
-
-The order of the ranking: differences that the symptom's page lists as `cured_by`, then files on the way to the
-failing line, then by kind, arguments before packages before hardware.
-"""
+"""Finds failures that a later run no longer shows, and the differences that may have fixed them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Sequence
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
+from labbook.fixes.fix_ranking import HISTORY, is_named, list_messages, normalize_name
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
-from labbook.model.symptom import Symptom
-
-_OPTIONS = ("argument", "config")
-_KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
-"""Kinds of changes, in the order in which people usually change them."""
-
-HISTORY = frozenset({"commit", "branch", "repository"})
-"""Changes of kind "code" that only say that something was committed."""
-
-NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
 
 _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".sh", ".pyx")
 """Code whose use the probe does not see."""
@@ -71,7 +56,10 @@ def passed_checks(run: Run) -> set[str]:
 
 
 def _passed_failing_point(failed: Run, now: Run) -> bool:
-    """Whether the later run passed the point at which the first one failed."""
+    """Whether the later run passed the point at which the first one failed; trials have entries with their steps."""
+    trials = now.facts("trials").get("rows") or ()
+    if trials:
+        return all(row.get("state") == "complete" for row in trials)
     steps = now.steps
     at = max((e.step for e in failed.exceptions if e.step is not None), default=None)
     # As many steps and the end: the failure came behind the loop, unless the loop itself was made shorter.
@@ -94,36 +82,6 @@ def _parsed_options(run: Run) -> dict[str, object]:
     return {name: value for parsed in run.arguments for name, value in flatten(parsed.values)}
 
 
-def rank_changes(
-    changes: Iterable[Change],
-    symptoms: Sequence[str],
-    catalogue: Mapping[str, Symptom],
-    failing_files: Collection[str] = (),
-) -> tuple[Change, ...]:
-    """Returns the differences that may be the fix, likeliest first, of equally likely ones the smallest first.
-
-    Args:
-        changes: Changes between the two runs; changes of metrics are left out.
-        symptoms: Symptoms that are gone.
-        catalogue: Symptom pages by id, for their `cured_by`.
-        failing_files: Files of the user's code on the way to the failing line, innermost first.
-    """
-    candidates = [change for change in changes if change.kind != "metric" and not _is_unrelated(change)]
-    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
-    files = [path.replace("\\", "/") for path in failing_files]
-
-    def order(change: Change) -> tuple[int, int, int, int]:
-        by_page = next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
-        if change.kind == "code" and change.what in HISTORY:
-            by_page = len(patterns)
-        by_place = next((n for n, path in enumerate(files) if _is_file(change, path)), len(files))
-        kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
-        kind += len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
-        return by_page, by_place, kind, sum(map(len, changed_lines(change.detail)))
-
-    return tuple(sorted(candidates, key=order))
-
-
 def find_new_inputs(failed: Run, now: Run) -> list[Change]:
     """Returns the files that the failure names, that the first run did not read and the later one did."""
     messages = [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
@@ -133,44 +91,35 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
     return [Change("input", use.path, "", describe_file(vars(use))) for use in named]
 
 
-def drop_doubles(changes: Sequence[Change]) -> list[Change]:
-    """Returns the differences without options that a line of a configuration file lists already, and without seeds.
+def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
+    """Returns the differences without options that a changed line of a file lists already, and without seeds.
 
-    A seed is left out where anything else differs: another seed cures no failure that has a cause.
+    A line of code lists the options that it gives, takes away or sets to these values: `devices=1` of a trainer.
+
+    A seed is left out where anything else differs, unless the failure names it: another one cures no failure that has a
+    cause.
     """
-    unseeded = [change for change in changes if not _SEED.search(change.what)]
+    messages = list_messages(failed)
+    unseeded = [change for change in changes if not _SEED.search(change.what) or is_named(change, messages)]
     changes = unseeded if any(change.kind != "metric" for change in unseeded) else changes
     configs = [change for change in changes if change.kind == "config"]
     lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
     words = {normalize_name(word) for word in re.findall(r"[\w-]+", lines)}
 
+    sides = [changed_lines(change.detail) for change in changes if change.kind == "code"]
+    old, new = (re.findall(r"[\w.-]+", "\n".join(line for side in sides for line in side[at])) for at in (0, 1))
+    in_code = {normalize_name(word) for word in (*old, *new)}
+
     def is_double(change: Change) -> bool:
-        is_setting = change.kind == "argument" and not change.what.startswith("-")
-        return is_setting and normalize_name(change.what.rpartition(".")[2]) in words
+        if change.kind != "argument" or change.what.startswith("-"):
+            return False
+        name, is_said = (
+            normalize_name(change.what.rpartition(".")[2]),
+            (change.before in ("", *old), change.now in ("", *new)),
+        )
+        return name in words or (name in in_code and all(is_said))
 
     return [change for change in changes if not is_double(change)]
-
-
-def name_first(changes: Sequence[Change], failed: Run) -> tuple[Change, ...]:
-    """Returns the differences with those first whose name the failure says: the missing module, the refused option."""
-    messages = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
-    messages += [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
-    return tuple(sorted(changes, key=lambda change: not is_named(change, messages)))
-
-
-def is_named(change: Change, texts: Iterable[str]) -> bool:
-    """Whether one of some texts says the name of a difference: of an option, a package, a file or its module.
-
-    The value that an option had is as good as its name where it is a word: a path that was not found.
-    """
-    name = change.what.split(" ")[0].lstrip("-")
-    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
-    names |= {change.before} if change.kind == "argument" and re.search(r"[^\W\d_]{3}", change.before) else set()
-    names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
-    either = "|".join(sorted(names))
-    # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
-    pattern = re.compile(rf"(?<![\w.-])(?:{either})(?![\w-])|(?<=[\w)\]]\.)(?:{either})(?![\w.(-])") if names else None
-    return pattern is not None and any(pattern.search(text) for text in texts)
 
 
 def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change, ...]:
@@ -187,11 +136,14 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
     used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}
     scripts = {run.script for run in (failed, now)}
     modules = {normalize_name(name) for run in (failed, now) for name in run.packages}
+    modules |= {normalize_name(str(name)) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
 
     def is_used(change: Change) -> bool:
+        if change.what.startswith("and "):  # the row that counts the rest
+            return True
         if change.kind == "package" and modules and not (change.before and change.now):
             return normalize_name(change.what) in modules or is_named(change, messages)
-        if change.kind != "code" or change.what in HISTORY or change.what.startswith("and "):
+        if change.kind != "code" or change.what in HISTORY:
             return True
         if change.what.endswith(_COMPILED):
             return True
@@ -216,54 +168,3 @@ def _used_files(run: Run) -> Iterable[str]:
 
 def _normal_path(name: str) -> str:
     return name.replace("\\", "/").removeprefix("./").lstrip("~/")
-
-
-def _is_unrelated(change: Change) -> bool:
-    """Whether a difference is in labbook, its notebook or git's own files, which change no training."""
-    if change.kind == "code":
-        return change.what.startswith("notes/") or change.what.rpartition("/")[2] in NO_CODE
-    return change.kind == "package" and change.what.split(" ")[0] == "labbook"
-
-
-def matches_cure(change: Change, pattern: str) -> bool:
-    """Whether a difference matches a `cured_by` pattern: "option:*size*", "package:torch", "code".
-
-    Args:
-        pattern: A kind, or a kind and a name with `*` and `?`; "option" is an argument or a line of a configuration.
-    """
-    kind, _, glob = pattern.partition(":")
-    if change.kind not in (_OPTIONS if kind.strip() == "option" else (kind.strip(),)):
-        return False
-    wanted = normalize_name(glob)
-    if not wanted:
-        return True
-    return any(fnmatchcase(name, wanted) for name in list_names(change))
-
-
-def list_names(change: Change) -> list[str]:
-    """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
-    name = normalize_name(change.what)
-    names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]
-    if change.kind in ("config", "command"):
-        lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-        lines += [change.before, change.now]
-        names += [normalize_name(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
-    if change.kind == "argument" and change.what == "command":
-        names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
-    return names
-
-
-def normalize_name(name: str) -> str:
-    """Returns the name of an option without dashes, in lower case."""
-    return name.strip().lstrip("-").lower().replace("-", "_")
-
-
-def _is_file(change: Change, path: str) -> bool:
-    return change.kind == "code" and (path == change.what or path.endswith("/" + change.what))
-
-
-def list_failing_files(run: Run) -> tuple[str, ...]:
-    """Returns the user's files on the way to the failing line of a run, innermost first."""
-    ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
-    frames = [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
-    return tuple(dict.fromkeys(frame.file for frame in frames))

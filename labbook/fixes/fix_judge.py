@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,8 +18,10 @@ from labbook.fixes.fix_applicability import (
     touches_failure,
 )
 from labbook.fixes.fix_candidates import find_new_inputs, keep_used
+from labbook.fixes.fix_ranking import map_modules
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
+from labbook.model.message import message
 from labbook.model.run import Change, Run
 from labbook.model.run_json import run_to_json
 from labbook.store.notebook import Notebook
@@ -72,17 +75,22 @@ class FixJudge:
             is_same = finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
             return replace(seen, fits=is_same)
         page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
-        is_portable = self._now is None or not differ_in_framework(failed, self._now)
+        is_portable = self._now is None or not (
+            differ_in_framework(failed, self._now)
+            or (is_check and _differ_in_cause(finding.symptom, failed, self._now))
+        )
         changes = [
             change
             for change in known
             if not is_for_other_value(change, there, finding) and (is_portable or change.kind != "code")
         ]
         here = self._here
+        modules = map_modules(cure) if cure is not None else {}
         fitting = [
             change
             for change in changes
             if touches_failure(change, finding, page)
+            or any(touches_failure(replace(change, what=name), finding, page) for name in modules.get(change.what, ()))
             or (here is not None and sets_named_number(change, there, finding, here))
         ]
         fitting = [change for change in fitting if here is None or can_apply(change, here, finding)]
@@ -94,6 +102,7 @@ class FixJudge:
         rest = fix
         for change in known:
             rest = rest.replace(say(describe_changes([change])), "")
+        rest = re.sub(re.escape(say(message("capture.change.more", count=7))).replace("7", r"\d[\d,]*"), "", rest)
         return say(describe_changes(fitting)) if fitting and not rest.strip(" ;；") else fix
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
@@ -111,3 +120,9 @@ class FixJudge:
             return read_text(self._notebook.paths.entry(run_id))
         except OSError:
             return ""
+
+
+def _differ_in_cause(symptom: str, failed: Run, now: Run) -> bool:
+    """Whether the check of a symptom failed because of another one in one of the runs, and not in the other."""
+    there, here = ({check.explained_by for check in run.checks if check.id == symptom} - {""} for run in (failed, now))
+    return there != here and there.isdisjoint(now.symptoms)

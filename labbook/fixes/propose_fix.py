@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, LabbookError
-from labbook.model.confirmed_fix import Proposal, changed_lines
+from labbook.model.confirmed_fix import Proposal, changed_lines, count_changes
 from labbook.model.run import Change, Run
 from labbook.store.journal import write_atomically
 from labbook.store.newest_runs import newest_run_ids
@@ -45,8 +45,8 @@ def propose_fix(notebook: Notebook, run: Run) -> Proposal | None:
 def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
     """Returns an earlier failure that a run no longer shows, with the differences, or `None`.
 
-    The failure is searched in the previous run of the same script, or in the newest run of the experiment. Interrupted
-    runs are skipped; a finished run without findings ends the search.
+    The failure is searched in the previous run of the same script, or in the newest run of the experiment. Runs that
+    were interrupted without a failure are skipped; a finished run without findings ends the search.
 
     Args:
         run: The run that has ended, with its findings.
@@ -62,7 +62,7 @@ def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
         meta = read_front_matter(notebook.paths, name)
         if meta is None:
             return None
-        if meta.get("status") in _SKIPPED:
+        if meta.get("status") in _SKIPPED and not _was_stopped_for_failure(meta):
             name = str(meta.get("previous") or "")
             continue
         fix = str(meta.get("fix") or "")
@@ -73,6 +73,11 @@ def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
         failure = find_cured_failure(notebook, name, run)
         return None if failure is None or not failure.changes else replace(failure, confirmed=fix == run.id)
     return None
+
+
+def _was_stopped_for_failure(meta: Mapping[str, Any]) -> bool:
+    """Whether a run was interrupted in a failure that was found: it hung, or its loss was no number any more."""
+    return meta.get("status") == "interrupted" and meta.get("verdict") in ("failed", "unhealthy")
 
 
 def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal | None:
@@ -86,27 +91,23 @@ def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal
     symptoms, fingerprints = find_cured(failed, now)
     if not symptoms and not fingerprints:
         return None
-    return Proposal(failed.id, now.id, symptoms, fingerprints, list_candidates(notebook, failed, now, symptoms))
+    return list_candidates(notebook, failed, now, Proposal(failed.id, now.id, symptoms, fingerprints))
 
 
-def list_candidates(notebook: Notebook, failed: Run, now: Run, symptoms: Sequence[str]) -> tuple[Change, ...]:
-    """Returns the differences of two runs that may have cured these symptoms, likeliest first."""
+def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposal) -> Proposal:
+    """Returns a proposal with the differences of its two runs that may have cured its symptoms."""
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.fixes.fix_candidates import (
-        drop_doubles,
-        find_new_inputs,
-        keep_used,
-        list_failing_files,
-        name_first,
-        rank_changes,
-    )
+    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used
+    from labbook.fixes.fix_ranking import focus_lines, order_candidates
 
     known = load_catalogue(notebook.paths.symptoms).symptoms
     differences = list_differences(notebook, failed, now)
     listed = {change.what for change in differences}
     differences += [change for change in find_new_inputs(failed, now) if change.what not in listed]
-    changes = keep_used(drop_doubles(differences), failed, now)
-    return name_first(rank_changes(changes, symptoms, known, list_failing_files(failed)), failed)
+    changes = keep_used(drop_doubles(differences, failed), failed, now)
+    changes, touching = order_candidates(changes, failed, now, proposal.symptoms, known)
+    shown, lines = focus_lines(changes[:touching], failed)
+    return replace(proposal, changes=changes, shown=shown, more=lines + sum(map(count_changes, changes[touching:])))
 
 
 def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
@@ -118,7 +119,7 @@ def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
 def list_differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Returns the differences of two runs, those of code with their changed lines, redacted."""
     from labbook.compare.run_changes import compare_runs, mask_changes
-    from labbook.fixes.fix_candidates import HISTORY
+    from labbook.fixes.fix_ranking import HISTORY
     from labbook.model.run_json import run_to_json
     from labbook.store.recorder_redaction import make_redactor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -201,6 +202,17 @@ class PageScores:
         meanings = self._read(question)
         return sum(any(name in self._counts for name in one) for one in meanings), len(meanings)
 
+    def list_names(self, question: str) -> tuple[str, ...]:
+        """Returns the names in a question that are of a program, not of the field: modules, variables, files."""
+        words = dict.fromkeys(word.rstrip(".-/") for word in _PROGRAM_NAME.findall(question))
+        return tuple(word for word in words if not word.endswith(("Error", "Exception")) and self._is_name(word))
+
+    def _is_name(self, word: str) -> bool:
+        meanings = read_meanings(word)
+        if not set("_./-").isdisjoint(word[1:]) and len(meanings) > 1:
+            return True
+        return any(not any(name in self._counts for name in one) for one in meanings)
+
     def _read(self, question: str) -> Phrase:
         """Returns the meanings of a question without numbers that no page has."""
         meanings = dict.fromkeys(read_meanings(correct_typing(question, self._counts)))
@@ -218,6 +230,7 @@ class PageScores:
         return known
 
 
+_PROGRAM_NAME = re.compile(r"(?<![\w./-])[A-Za-z_][A-Za-z0-9_./-]{3,60}")
 _scores_of = lru_cache(maxsize=4)(PageScores)
 
 

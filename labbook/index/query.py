@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labbook.errors import NothingFoundError, UsageError
 from labbook.frozen import dataclass
@@ -22,8 +22,10 @@ from labbook.index.ranking import Row, find_best
 from labbook.index.snippet import find_snippet
 from labbook.index.sql_filters import escape_like, filter_sql, store_compared_values
 from labbook.model.entry import Entry
+from labbook.model.message import message
 from labbook.model.run_fields import as_number, field_values
 from labbook.store.notebook import Notebook
+from labbook.store.project_folder import list_projects_around
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 _LOOK_BACK = 1000
 """Most runs among which "last" looks for one that nobody else has recorded. Source: chosen by us; 20 ms."""
 
+
+_RUNS = "SELECT name, path, meta FROM notes WHERE kind = 'run'"
+_NEWEST_FIRST = "ORDER BY started DESC, name DESC"
 
 _MOST_RANGED = 2000
 """Newest runs whose values are read for the range of a comparison that no run fits."""
@@ -203,13 +208,15 @@ def list_notes(
     return NoteList(tuple(Entry(path, json.loads(meta)) for path, meta in found), total, refreshed, missing, keys)
 
 
-def find_run(notebook: Notebook, word: str, *, project: str | None = None) -> Entry:
+def find_run(notebook: Notebook, word: str, *, has_ended: bool = False) -> Entry:
     """Returns the run named by "last", an id, its first or last characters, or the path of its entry.
 
-    "last" is the newest run that nobody else has recorded, else the newest of all; no trial inside of another run.
+    "last" is the newest run of the project that the working folder belongs to; elsewhere, and where that project has no
+    run, the newest of the notebook. Runs that somebody else has recorded, and trials inside of another run, are left
+    out; without others the newest of all counts.
 
     Args:
-        project: Identity of a project: "last" is its newest run that has ended, if there is one.
+        has_ended: Whether "last" leaves out runs that are going on.
 
     Raises:
         NothingFoundError: There is no such run; names the nearest ids.
@@ -217,48 +224,54 @@ def find_run(notebook: Notebook, word: str, *, project: str | None = None) -> En
     """
     word = word.strip()
     name = normalize_text(word).rsplit("/", 1)[-1].removesuffix(".md")
+    is_last = name in ("last", "")
 
     def rows(index: sqlite3.Connection) -> tuple[list[tuple[str, str, str]], int]:
-        columns = "name, path, meta FROM notes WHERE kind = 'run'"
-        order = "ORDER BY started DESC, name DESC"
-        if name in ("last", ""):
-            from labbook.store.git.git_identity import run_author
-
-            own = (None, "", run_author(notebook.paths.root, notebook.config.author))
-            cursor = index.execute(f"SELECT {columns} AND name NOT LIKE '%-____t%' {order} LIMIT {_LOOK_BACK}")
-            newest = cursor.fetchone()
-            if newest is None:
-                return [], 0
-            # Read until the first one of the user: mostly the newest.
-            entries = ((row, json.loads(row[2])) for row in itertools.chain([newest], cursor))
-            of_user = ((row, meta) for row, meta in entries if meta.get("author") in own)
-            first: tuple[Any, dict[str, Any]] = next(of_user, (newest, {}))
-            if project is None:
-                return [first[0]], 1
-            ended = (row for row, meta in itertools.chain([first], of_user) if _has_ended_in(project, meta))
-            return [next(ended, first[0])], 1
-        exact = index.execute(f"SELECT {columns} AND name = ?", (name,)).fetchall()
+        if is_last:
+            return _last_runs(index, notebook, has_ended=has_ended), 1
+        exact = index.execute(f"{_RUNS} AND name = ?", (name,)).fetchall()
         if exact:
             return exact, 1
         for pattern in (f"{escape_like(name)}%", f"%-{escape_like(name)}"):
-            where = f"{columns} AND name LIKE ? ESCAPE '\\'"
-            found = index.execute(f"SELECT {where} {order} LIMIT 5", (pattern,)).fetchall()
+            where = "AND name LIKE ? ESCAPE '\\'"
+            found = index.execute(f"{_RUNS} {where} {_NEWEST_FIRST} LIMIT 5", (pattern,)).fetchall()
             if found:
-                return found, index.execute(f"SELECT count(*), {where}", (pattern,)).fetchone()[0]
+                count = f"SELECT count(*) FROM notes WHERE kind = 'run' {where}"
+                return found, index.execute(count, (pattern,)).fetchone()[0]
         return [], 0
 
     (found, count), _ = query_index(notebook, rows)
     if found and count == 1:
-        return Entry(found[0][1], json.loads(found[0][2]))
+        entry = Entry(found[0][1], json.loads(found[0][2]))
+        if is_last and notebook.notify is not None and entry.meta.get("project"):
+            project = str(entry.meta["project"]).rpartition("/")[2]
+            notebook.notify(message("terminal.last_run", run=entry.id, project=project))
+        return entry
     if found:
         several = ", ".join(row[0] for row in found)
         raise UsageError("errors.run.several", count=count, word=word, several=several)
     raise _no_run(notebook, word)
 
 
-def _has_ended_in(project: str, meta: Mapping[str, Any]) -> bool:
-    """Whether a run belongs to a project and is no longer recorded."""
-    return str(meta.get("project") or "") == project and meta.get("status") not in (None, "running")
+def _last_runs(index: sqlite3.Connection, notebook: Notebook, *, has_ended: bool) -> list[tuple[str, str, str]]:
+    """Returns the run that "last" names, in a list; empty if there is none."""
+    from labbook.store.git.git_identity import run_author
+
+    own = (None, "", run_author(notebook.paths.root, notebook.config.author))
+    newest = f"{_RUNS} AND name NOT LIKE '%-____t%' {_NEWEST_FIRST} LIMIT {_LOOK_BACK}"
+    projects = list_projects_around(Path.cwd(), notebook)
+    first: list[tuple[str, str, str]] = []
+    of_user: dict[str | None, tuple[str, str, str]] = {}
+    for row in index.execute(newest):
+        meta, first = json.loads(row[2]), first or [row]
+        if meta.get("author") not in own or (has_ended and meta.get("status") in (None, "running")):
+            continue
+        project = str(meta.get("project") or "")
+        of_user.setdefault(None, row)
+        of_user.setdefault(project, row)
+        if project == projects[0]:
+            break
+    return next(([of_user[one]] for one in (*projects, None) if one in of_user), first)
 
 
 def run_names(notebook: Notebook, beginning: str, limit: int = 50) -> list[tuple[str, str]]:

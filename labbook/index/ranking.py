@@ -38,12 +38,18 @@ _COLUMNS_OF_PEOPLE = "{title tags own} :"
 _MOST_FIXES = 3
 """Most fixes of a symptom before its page. Source: chosen by us."""
 
+_MOST_NAMED, _FEW = 20, 3
+"""Most failed runs with the names of a question that are an answer by that alone, and of a question about another
+symptom. Source: chosen by us."""
+
 _ENOUGH_WORDS = 0.65
 """Smallest share of the words of a query that a note must have, by rarity. Source: chosen by us."""
 
 COUNTED = 2000
 """Most matching notes that are counted and ranked. Source: chosen by us; the time for ranking is proportional to the
 number of notes with one of the words, 0.2 s for 100,000."""
+
+_FRAMEWORKS = {"torch": "torch", "pytorch": "torch", "paddle": "paddle", "paddlepaddle": "paddle", "飞桨": "paddle"}
 
 _COLUMNS = "n.id, n.path, n.kind, n.title, n.meta, n.name"
 
@@ -86,6 +92,8 @@ def find_best(
         # "Wei nan": the runs of a person, project or machine come before the pages.
         own = replace(question, filters=(*question.filters, *named))
         answers.add(_runs_with_failure(index, own, replace(subject, fingerprints=(), families=()), limit))
+    # Of a question about one framework, runs of another one come behind the pages.
+    of_framework = replace(question, filters=(*question.filters, *_find_frameworks(question)))
     pages = {page.symptom: page for page in subject.pages}
     # Of the runs with the symptom of a pasted message, those with all its words come first: the same name or key.
     is_message = subject.whole and len(question.terms) > _MOST_FIXES
@@ -95,7 +103,7 @@ def find_best(
     for names in (first, *((name,) for name in others)):
         for name in names:
             single = replace(subject, fingerprints=(), symptoms=(name,), families=())
-            fixed = _runs_with_failure(index, question, single, limit, fixed=(1,))
+            fixed = _runs_with_failure(index, of_framework, single, limit, fixed=(1,))
             answers.add(_distinct_fixes(sorted(fixed, key=lambda row: row.number not in same)))
         answers.add(pages[name] for name in names if name in pages)
     answers.add(subject.pages)
@@ -137,15 +145,36 @@ def _find_named_filters(index: sqlite3.Connection, question: Question) -> list[F
     return [Filter(key, (value,)) for key, value in index.execute(query, [*words]).fetchall()]
 
 
+def _find_frameworks(question: Question) -> list[Filter]:
+    """Returns a filter for the framework among the words of a query, if they name one."""
+    named = {_FRAMEWORKS[form.lower()] for term in question.terms for form in term.forms if form.lower() in _FRAMEWORKS}
+    return [Filter("framework", tuple(named))] if len(named) == 1 else []
+
+
 def _runs_with_names(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> list[Row]:
-    """Returns the runs with the symptom or family that have all names of a message: its fixes, else the newest."""
-    expression = match_expression(parse_query(" ".join(subject.names))) if subject.names else ""
-    if not expression:
-        return []
+    """Returns the runs with the failure that have all names of a question: its fixes, else the newest.
+
+    Names that no note has are left out. Where no run has both, the few runs with the names count, crashed ones first.
+    """
     query = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT {COUNTED}"
-    named = {number for (number,) in index.execute(query, [expression]).fetchall()}
+    named: set[int] = set()
+    there: list[str] = []
+    for name in subject.names:
+        expression = match_expression(parse_query(f'"{name}"'))
+        notes = {number for (number,) in index.execute(query, [expression]).fetchall()} if expression else set()
+        if notes and (not named or named & notes):
+            named, there = named & notes if named else notes, [*there, expression]
+    if not named:
+        return []
     failed = _runs_with_failure(index, question, replace(subject, fingerprints=()), COUNTED)
-    found = [row for row in failed if row.number in named] if named else []
+    found = [row for row in failed if row.number in named]
+    if not found:
+        where, values = filter_sql(question)
+        where = f"n.kind = 'run' AND n.id IN (SELECT note FROM failures) AND {where}"
+        expression = " AND ".join(f"({one})" for one in there)
+        rows, count = _matching(index, expression, where, values, _MOST_NAMED)
+        found = [_row(row, "words") for row in rows] if count <= (_FEW if subject.symptoms else _MOST_NAMED) else []
+        found.sort(key=lambda row: row.meta.get("status") == "finished")
     return [*_distinct_fixes(row for row in found if row.meta.get("fix"))] or found[:1]
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labbook.frozen import dataclass
-from labbook.model.message import Message, message
+from labbook.model.message import Message, as_data, message
 
 if TYPE_CHECKING:
     from labbook.model.run import Change  # 15 ms with the classes of all events, in each command that prints a sentence
@@ -36,6 +36,8 @@ _NEW = {
 }
 """Messages of a file that is there now, a variable that is set, a package that is installed."""
 
+_MORE = "capture.change.more"
+
 _REMOVED = ("capture.difference.removed.value", "capture.difference.removed.line")
 """Messages of a value, and of a line of a file."""
 
@@ -50,6 +52,8 @@ class Proposal:
         fingerprints: Fingerprints of the failures that are gone.
         changes: Differences between the two runs, likeliest fix first.
         confirmed: Whether a person confirmed that this was the fix.
+        shown: Those that may touch the failure, of changes of many lines the line that does.
+        more: Number of the others.
     """
 
     failed: str
@@ -58,6 +62,8 @@ class Proposal:
     fingerprints: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     confirmed: bool = False
+    shown: tuple[Change, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,14 +86,31 @@ class Fix:
     diff: str = ""
 
 
-def describe_changes(changes: Sequence[Change], most: int = 3) -> Message | str:
-    """Summarize the first differences: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none."""
+def describe_changes(changes: Sequence[Change], most: int = 3, *, more: int = 0) -> Message | str:
+    """Summarize the first differences: "--lr 3.0 → 0.1; model.py +3 -1 lines"; "" when there are none.
+
+    Args:
+        more: Number of further differences, which are only counted.
+    """
     parts: list[Message] = []
     for change in changes[:most]:
         parts += [part for part in map(_describe, _split_lines(change)) if part not in parts]
-    if len(changes) > most:
-        parts.append(message("capture.change.more", count=len(changes) - most))
+    rest = more + sum(map(count_changes, changes[most:]))
+    if parts and rest:
+        parts.append(message(_MORE, count=rest))
     return message("capture.difference.list", parts=parts) if parts else ""
+
+
+def describe_proposal(proposal: Proposal) -> Message | str:
+    """Summarize the differences of a proposal that may be the fix."""
+    return describe_changes(proposal.shown or proposal.changes, more=proposal.more)
+
+
+def count_changes(change: Change) -> int:
+    """Return how many differences a row is: one, or those that it counts."""
+    what: Any = change.messages.get("what")
+    data = as_data(what) if isinstance(what, Message) else what  # plain data where it was read from `run.json`
+    return int(data["values"]["count"]) if data and data.get("key") == _MORE else 1
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:
@@ -129,6 +152,9 @@ def _has_lines(change: Change) -> bool:
 def _few_lines(change: Change) -> tuple[list[str], list[str]]:
     """Return the removed and added lines of a small change, of more lines those that say what is done; else none."""
     removed, added = changed_lines(change.detail) if _has_lines(change) else ([], [])
+    moved = {*removed} & {*added}
+    if moved != {*removed, *added}:  # lines that are indented in another way only
+        removed, added = ([line for line in part if line not in moved] for part in (removed, added))
     if not _are_few(removed, added):
         removed, added = ([line for line in part if not _HEADING.match(line)] for part in (removed, added))
     return (removed, added) if _are_few(removed, added) else ([], [])

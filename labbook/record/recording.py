@@ -98,8 +98,8 @@ class Recording:
 
     def _write_end(self, end: ChildEnd) -> None:
         """Writes `end.json`: how the command ended, which only the recorder knows."""
-        names = ("code", "signal", "ended", "output_open", "stopped", "core_dump")
-        facts: dict[str, Any] = {name: getattr(end, name) for name in names}
+        names = ("code", "signal", "ended", "output_open", "core_dump")
+        facts: dict[str, Any] = {"stopped": end.heeded, **{name: getattr(end, name) for name in names}}
         if end.code != 0:
             with suppress(Exception):
                 facts["counters"] = {"before": self.counters, "after": read_oom_counters()}

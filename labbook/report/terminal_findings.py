@@ -52,7 +52,9 @@ def finding_lines(run: Run, language: str = "en", but: str = "") -> list[str]:
         worse = [c for c in visible_findings(run) if c.explained_by == check.id and c.verdict == "fail"]
         if check.verdict == "warn" and worse:
             add_check(worse[0])
-        fixed = next((seen for seen in known[check.id].seen_before if seen.fits), None) if check.id in known else None
+        # What fixed a consequence of this finding may fix the finding, too.
+        rows = [check.id, *(one.id for one in run.checks if one.explained_by == check.id)]
+        fixed = next((seen for row in rows if row in known for seen in known[row].seen_before if seen.fits), None)
         if fixed is not None:
             line = fill(labels["diagnosis"]["cured_line"], run=fixed.run, fix=strip_markdown(fixed.fix))
             lines.append(shorten_middle(f"{indent}{line}", _WIDTH))

@@ -8,7 +8,7 @@ from typing import Any
 
 from labbook.compare.run_settings import captured_facts
 from labbook.errors import UsageError
-from labbook.fixes.fix_candidates import NO_CODE
+from labbook.fixes.fix_ranking import NO_CODE
 from labbook.model.message import Message, message
 from labbook.report.period_context import SEARCH_TAG
 from labbook.rerun.bisection import Bisection, add_required, bisect, likelihood, make_judge

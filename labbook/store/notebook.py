@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from labbook.errors import NotebookError
 from labbook.frozen import dataclass
+from labbook.model.message import Message
 from labbook.store.config import Config
 from labbook.store.git.git_process import GitFolders, discover
 from labbook.store.paths import NotebookPaths
@@ -20,6 +22,7 @@ class Notebook:
         personal: Whether it is the user's personal notebook.
         repository: Top folder of the git repository that it lies in, or `None`.
         git_dir: Git folder of that repository, or `None`.
+        notify: Shows the user of a command which run the word "last" is, or `None`.
     """
 
     paths: NotebookPaths
@@ -27,6 +30,7 @@ class Notebook:
     personal: bool = False
     repository: Path | None = None
     git_dir: Path | None = None
+    notify: Callable[[Message], None] | None = None
 
     def redaction_rules(self) -> Path | None:
         """The file with the notebook's own redaction rules, or `None`."""

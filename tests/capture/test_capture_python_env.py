@@ -89,6 +89,7 @@ def test_packages_are_those_that_the_program_uses(tmp_path):
     used = python_env.add_used_packages(facts, modules, {"sys_path": [str(tmp_path)]})
     assert used["imported"] == ["image-tools", "plain"]
     assert used["loaded"] == ["image-tools", "numbers-py", "plain"]
+    assert used["modules"] == {"imgtools": "image-tools"}
 
 
 @pytest.mark.process

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from labbook.compare.run_changes import compare_runs
+from labbook.model.confirmed_fix import describe_changes
+from labbook.model.message import as_data
+from labbook.store.text.sentences import Sentences
 
 CODE = {"commit": "a" * 40, "top": "/work", "blobs": {}, "repository": True}
 
@@ -51,10 +55,10 @@ def test_a_notebook_that_loads_no_module_is_listed_once():
     ("loaded", "message", "shown"),
     [
         ([["torch"], ["torch"]], "", ["numpy"]),
-        ([["torch"], ["extra", "torch"]], "", ["numpy", "extra"]),
-        ([["gone", "torch"], ["torch"]], "", ["numpy", "gone"]),
+        ([["torch"], ["extra", "torch"]], "", ["extra", "numpy"]),
+        ([["gone", "torch"], ["torch"]], "", ["gone", "numpy"]),
         ([[], []], "", ["numpy", "extra", "gone"]),
-        ([["torch"], ["torch"]], "extra is required to load C++ extensions", ["numpy", "extra"]),
+        ([["torch"], ["torch"]], "extra is required to load C++ extensions", ["extra", "numpy"]),
     ],
 )
 def test_packages_that_were_added_or_removed(loaded, message, shown):
@@ -73,3 +77,26 @@ def test_a_configuration_file_that_a_run_had_no_time_to_read(status, optimizers,
     early = run(status=status, frameworks=[{"name": "torch", "optimizers": optimizers}])
     later = run(configs=[{"path": "/work/c.yaml", "text": "a: 1"}])
     assert [change.what for change in compare_runs(early, later) if change.kind == "config"] == shown
+
+
+@pytest.mark.parametrize(("later", "shown"), [([{}], []), ([], ["found", "gone"])])
+def test_a_variable_that_is_in_reach_only_at_the_first_step_or_at_the_exception_is_no_change(later, shown):
+    def arguments(**variable):
+        return [{"source": "argparse", "values": {"lr": 0.1}}, {"source": "attributes", "values": variable}]
+
+    early = run(status="failed", frameworks=[{"name": "torch", "optimizers": []}], arguments=arguments(gone=1))
+    end = "finished" if later else "failed"
+    now = run(status=end, frameworks=[{"name": "torch", "optimizers": later}], arguments=arguments(found=1))
+    assert sorted(change.what for change in compare_runs(early, now) if change.kind == "argument") == shown
+
+
+def test_a_package_that_an_exception_names_is_not_cut_off():
+    before = {"packages": {f"a-{n}": "1" for n in range(60)}}
+    after = {"packages": {**{f"a-{n}": "2" for n in range(60)}, "z-kit": "1"}, "modules": {"zk": "z-kit"}}
+    sides = [run(captured={"python": {**side, "loaded": ["a-5"]}}) for side in (before, after)]
+    sides[0]["exceptions"] = [{"message": "No module named 'zk'"}]
+    changes = [change for change in compare_runs(*sides) if change.kind == "package"]
+    assert [change.what for change in changes[:2]] == ["z-kit", "a-5"]
+    as_read = [replace(one, messages={side: as_data(each) for side, each in one.messages.items()}) for one in changes]
+    for listed in (changes, as_read):
+        assert Sentences("en")(describe_changes(listed)).endswith("and 58 more")

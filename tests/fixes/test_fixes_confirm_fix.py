@@ -128,6 +128,15 @@ def test_a_finding_that_disappears_is_proposed_too(notes):
     assert find_proposal(notes.notebook, run(CURED, previous=FAILED, checks=checked("not observed"))) is None
 
 
+@pytest.mark.parametrize(("verdict", "failed"), [("unhealthy", STOPPED), ("failed", STOPPED), ("unknown", FAILED)])
+def test_a_run_that_was_interrupted_in_a_failure_is_one_that_was_fixed(team, verdict, failed):
+    """A hang, or a loss of NaN, ends with Ctrl-C."""
+    stopped = run(STOPPED, "interrupted", 3, 32, FAILED, symptoms=("collate_ragged",), fingerprints=("v1:hang",))
+    put(team, stopped, verdict=verdict)
+
+    assert find_proposal(team.notebook, run(CURED, previous=STOPPED)).failed == failed
+
+
 def test_another_script_of_the_experiment_may_be_the_cure(notes):
     put(notes, replace(CRASHED, experiment="exp001_digits"), experiment="exp001_digits")
     cured = run(CURED, script="train2.py", experiment="exp001_digits", started=1e12)
@@ -212,6 +221,7 @@ def test_the_same_failure_elsewhere_is_shown_the_fix_and_whether_it_held(team):
 
 @pytest.mark.parametrize(("text", "shown"), [
     ("", "width 32 → 64"), ("width 32 → 64, as Wei said", "width 32 → 64, as Wei said"),
+    ("width 32 → 64; and 12 more", "width 32 → 64"),
 ])  # fmt: skip
 def test_of_a_fix_only_the_differences_are_shown_that_are_one_here(notes, text, shown):
     said = "size of width must be 64, but got 32"

@@ -288,6 +288,7 @@ def test_what_is_new_is_described_by_what_it_is(language, text):
     (("-for p in ps:", "-    if p.dim() > 1:", "-        init(p, -9)"), "train.py: init(p, -9) removed"),
     (("+import a", "+x = a.f(x)", "+y = a.g(y)", "+)"), "train.py: x = a.f(x); y = a.g(y) added"),
     (("-for i in a:", "+for i in b:"), "train.py: for i in a: → for i in b:"),
+    (("-with no_grad():", "-    y = f(x)", "+y = f(x)"), "train.py: with no_grad(): removed"),
     (("-f(lr=1)", "+f(lr=2)", "+opt.step()"), "train.py: f(lr=1) → f(lr=2); train.py: opt.step() added"),
     (("-mask = None", "-lr = 0.1", "+lr = 0.2"), "train.py: mask = None removed; train.py: lr = 0.1 → lr = 0.2"),
     (("+a()", "+b()", "+c()"), "train.py +3 -0 lines"), (("+if a:", "+else:", "+try:"), "train.py +3 -0 lines"),

@@ -7,16 +7,11 @@ from dataclasses import replace
 import pytest
 from order_of_tests import in_one_test
 
-from labbook.fixes.fix_candidates import (
-    drop_doubles,
-    find_cured,
-    find_new_inputs,
-    keep_used,
-    list_failing_files,
-    matches_cure,
-    name_first,
-    rank_changes,
-)
+from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inputs, keep_used
+from labbook.fixes.fix_judge import _differ_in_cause
+from labbook.fixes.fix_ranking import focus_lines, list_failing_files, matches_cure, order_candidates, rank_changes
+from labbook.model.confirmed_fix import changed_lines
+from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording
 
@@ -205,7 +200,7 @@ def test_a_file_of_which_only_the_name_is_known_is_no_cure_unless_the_failure_na
 def test_what_the_failure_names_comes_first_of_equal_ones_the_smallest():
     raised = CaughtException("main", "ModuleNotFoundError", "builtins", "No module named 'net'", ended_process=True)
     new = Change("code", "net.py", "", "new")
-    assert name_first([LR, TRAIN, new], run("failed", exceptions=(raised,)))[0] == new
+    assert order_candidates([LR, TRAIN, new], run("failed", exceptions=(raised,)), run(), (), {})[0][0] == new
 
     long, short = (
         replace(TRAIN, what=name, detail="@@ -1 +1 @@\n" + "\n".join(["+x"] * count))
@@ -236,24 +231,132 @@ def test_an_option_that_a_configuration_file_sets_is_no_other_difference():
     parsed = Change("argument", "model.hidden_size", "64", "128")
     typed = Change("argument", "--hidden-size", "64", "128")
     other = Change("argument", "model.depth", "2", "3")
-    assert drop_doubles([SIZES, parsed, typed, other]) == [SIZES, typed, other]
-    assert drop_doubles([parsed, other]) == [parsed, other]
+    assert drop_doubles([SIZES, parsed, typed, other], CRASHED) == [SIZES, typed, other]
+    assert drop_doubles([parsed, other], CRASHED) == [parsed, other]
 
 
 def test_an_option_is_named_by_the_value_that_the_failure_names():
     raised = CaughtException("main", "FileNotFoundError", "builtins", "No such file: 'data/x.pt'", ended_process=True)
     changes = [Change("argument", "--lr", "0.1", "0.2"), Change("argument", "--input", "data/x.pt", "")]
-    assert name_first(changes, run("failed", exceptions=(raised,))) == (changes[1], changes[0])
-    assert (
-        name_first([*changes[:1], Change("argument", "--k", "2", "")], run("failed", exceptions=(raised,)))[0].what
-        == "--lr"
-    )
+    failed = run("failed", exceptions=(raised,))
+    assert order_candidates(changes, failed, run(), (), {}) == ((changes[1], changes[0]), 1)
+    other = [changes[0], Change("argument", "--k", "2", "")]
+    assert order_candidates(other, failed, run(), (), {}) == (tuple(other), 2)
 
 
 def test_a_seed_is_a_fix_only_where_nothing_else_differs():
     seeds = [Change("argument", "--random-seed", "0", "3"), Change("environment", "torch seeds.torch", "0", "3")]
     seeded = Change("argument", "--seeded", "no", "yes")
-    assert drop_doubles([*seeds, TRAIN, seeded]) == [TRAIN, seeded]
-    assert drop_doubles(seeds) == seeds
+    assert drop_doubles([*seeds, TRAIN, seeded], CRASHED) == [TRAIN, seeded]
+    assert drop_doubles(seeds, CRASHED) == seeds
     ended = Change("metric", "status", "failed", "finished")
-    assert drop_doubles([*seeds, ended]) == [*seeds, ended]
+    assert drop_doubles([*seeds, ended], CRASHED) == [*seeds, ended]
+
+
+def _crash(type_, message, source="", **facts):
+    frames = (Frame("/work/train.py", 9, "<module>", source, True),)
+    raised = CaughtException("main", type_, "builtins", message, frames=frames, ended_process=True)
+    return run("failed", symptoms=("s",), exceptions=(raised,), **facts)
+
+
+def _diff(what, removed, added):
+    return Change("code", what, "", "+1 -1 lines", f"--- {what}\n+++ {what}\n@@ -1 +1 @@\n-{removed}\n+{added}")
+
+
+UPGRADES = [Change("package", f"lib-{n:02}", "0.1", "0.2") for n in range(40)]
+CACHE, BATCH = Change("argument", "--cache_gb", "400", "0"), Change("argument", "--batch_size", "32", "16")
+REFUSED, RENAMED = Change("argument", "--learning_rate", "0.05", ""), Change("argument", "--lr", "0.1", "0.05")
+EPOCHS, SEED_VARIABLE = Change("argument", "--epochs", "4", "5"), Change("environment", "RUN_SEED", "", "1")
+DECAY = Change("argument", "--wd", "30", "0.1")
+OPENCV = Change("package", "opencv-python", "", "4.9.0")
+STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("epoch", n)', 'print("Epoch", n)')
+
+
+@in_one_test(
+    ("failed", "cured_by", "changes", "first", "touching"),
+    [
+        (_crash("ModuleNotFoundError", "No module named 'cv2'"), ("package:*",), [*UPGRADES, OPENCV], [OPENCV], 1),
+        (_crash("ImportError", "cannot import name 'x' from 'lib_07' (/site-packages/lib_07/__init__.py)"), (),
+         UPGRADES, [UPGRADES[7]], 1),
+        (_crash("SystemExit", "unrecognized arguments: --learning_rate 0.05"), ("argument:*",),
+         [EPOCHS, RENAMED, REFUSED], [REFUSED, RENAMED], 2),
+        (_crash("RuntimeError", "can't allocate memory", "x = torch.empty(args.cache_gb * 2**28)"),
+         ("option:*batch*", "code"), [BATCH, CACHE, EPOCHS], [CACHE, BATCH], 2),
+        (_crash("KeyError", "'RUN_SEED'"), ("code",), [EPOCHS, SEED_VARIABLE], [SEED_VARIABLE], 1),
+        (_crash("RuntimeError", "modified by an inplace operation", "loss.backward()"), ("code",),
+         [EPOCHS, LR, PRINT, STEP], [STEP], 1),
+        (_crash("RuntimeError", "no", 'print("epoch", n)'), (), [STEP, PRINT], [PRINT], 1),
+        (_crash("RuntimeError", "no"), (), [EPOCHS, LR], [EPOCHS, LR], 2),
+        (run(symptoms=("s",), checks=(check("s", "fail"),)), ("code",), [*UPGRADES, EPOCHS, STEP], [STEP, EPOCHS], 2),
+        (run(symptoms=("s",), checks=(check("s", "fail"),)), ("option:*lr*",), [EPOCHS, LR], [LR], 1),
+        (run(symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", message="weight decay 30"),)), ("code",),
+         [EPOCHS, DECAY], [DECAY], 1),
+        (_crash("RuntimeError", "[torch.FloatTensor [8]] was modified"), ("code",), [TORCH_UP, STEP], [STEP], 1),
+    ],
+)  # fmt: skip
+def test_what_can_touch_the_failure_comes_first_and_the_rest_is_only_counted(
+    failed, cured_by, changes, first, touching
+):
+    later = run(captured={"python": {"modules": {"cv2": "opencv-python"}, "loaded": ["opencv-python"]}})
+    kept = keep_used(drop_doubles(changes, failed), replace(failed, sources=("train.py", "lm.py")),
+                     replace(later, sources=("train.py", "lm.py"), packages=("cv2",)))  # fmt: skip
+    told, count = order_candidates(kept, failed, later, ("s",), {"s": symptom("s", *cured_by)})
+
+    assert list(told[: len(first)]) == first and count == touching
+    assert len(told) == len(changes)
+
+
+@in_one_test(
+    ("removed", "added", "shown"),
+    [
+        (
+            ("lr: 1e-3", "epochs: 4", "batch: 24"),
+            ("lr: 0.001", "epochs: 5", "batch: 12"),
+            (["lr: 1e-3"], ["lr: 0.001"]),
+        ),
+        (("net.body.freeze()", "net.head.freeze()", "net.tail.freeze()"), (), (["net.head.freeze()"], [])),
+        (("a = 1", "b = 2", "c = 3"), ("a = 2",), (["a = 1"], ["a = 2"])),
+        (("x = f(a)", 'print("a")'), ("x = g(a)", 'print("b")'), (["x = f(a)"], ["x = g(a)"])),
+        (("a = 1", "b = 2", "c = 3", "d = 1"), ("a = 2", "b = 3", "c = 4"), None),
+        (("lr: 1",), ("lr: 2",), None),
+    ],
+)
+def test_of_many_lines_that_one_is_shown_that_has_the_words_of_the_failure(removed, added, shown):
+    failed = _crash(
+        "TypeError", "'<' between str and float", 'opt = SGD(net.head.parameters(), lr=cfg["lrate"], lr: 1)'
+    )
+    lines = [*(f"-{line}" for line in removed), *(f"+{line}" for line in added)]
+    change = Change("code", "c.yaml", "", "", "\n".join(["--- before", "+++ now", "@@ -1,3 +1,3 @@", *lines]))
+    (told,), rest = focus_lines([change], failed)
+
+    assert changed_lines(told.detail) == (shown or changed_lines(change.detail))
+    assert rest == (max(len(removed), len(added)) - 1 if shown else 0)
+
+
+def test_a_setting_that_a_line_of_code_gives_alone_is_no_other_difference():
+    line = _diff("fit.py", "gpus=0,", "devices=1,")
+    taken, given = Change("argument", "gpus", "0", ""), Change("argument", "devices", "", "1")
+    other = Change("argument", "devices_per_node", "", "1")
+    assert drop_doubles([taken, line, given, other], CRASHED) == [line, other]
+    head, set_there = Change("argument", "HEAD", "2", "3"), _diff("seg.py", "HEAD = 2", "HEAD = 3")
+    assert drop_doubles([head, set_there], CRASHED) == [set_there]
+    assert drop_doubles([replace(head, now="4"), set_there], CRASHED) == [replace(head, now="4"), set_there]
+
+
+@pytest.mark.parametrize(("states", "is_gone"), [(("complete", "complete"), True), (("complete", "failed"), False)])
+def test_a_run_with_trials_came_past_a_crash_if_all_of_them_ended_well(states, is_gone):
+    """The steps of its trials are in their own entries."""
+    rows = [{"number": n, "state": state} for n, state in enumerate(states)]
+    assert find_cured(CRASHED, run(steps=0, captured={"trials": {"rows": rows}})) == (
+        (CRASHED.symptoms, CRASHED.fingerprints) if is_gone else ((), ())
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "differ"),
+    [("nonfinite_input", "update_too_large", True), ("nonfinite_input", "nonfinite_input", False), ("", "", False),
+     ("", "update_too_large", True), ("nonfinite_input", "", True)],
+)  # fmt: skip
+def test_a_silent_fault_with_another_cause_is_another_one(there, here, differ):
+    before, now = (run(checks=(replace(check("nan", "fail"), explained_by=cause),)) for cause in (there, here))
+    assert _differ_in_cause("nan", before, replace(now, symptoms=("nan", here))) is differ

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -310,3 +311,32 @@ def test_an_ambiguous_beginning_counts_all_runs_that_have_it(notes):
 
     with pytest.raises(UsageError, match="23 runs begin with '20261119'"):
         find_run(notes.notebook, "20261119")
+
+
+@pytest.mark.parametrize(
+    ("folder", "git", "last"),
+    [
+        ("code/nano", True, "20261121-100000-aaaa"),
+        ("code/nano/tools", True, "20261121-100000-aaaa"),
+        ("code/loose", False, "20261121-110000-bbbb"),
+        ("code/loose/deep", False, "20261121-110000-bbbb"),
+        ("code/new", False, "20261121-120000-cccc"),
+        ("code/busy", False, "20261121-120000-cccc"),
+    ],
+)
+def test_the_last_run_is_one_of_the_project_of_the_working_folder(notes, tmp_path, monkeypatch, folder, git, last):
+    for number, name in enumerate(("aaaa", "bbbb", "cccc")):
+        project = tmp_path / "code" / ("nano", "loose", "busy")[number]
+        status = "running" if name == "cccc" else "finished"
+        notes.run(f"20261121-1{number}0000-{name}", author="Ada", project=str(project), status=status)
+    (tmp_path / folder).mkdir(parents=True)
+    if git:
+        (tmp_path / "code/nano/.git").mkdir(exist_ok=True)
+    monkeypatch.chdir(tmp_path / folder)
+    said = []
+    book = replace(notes.notebook, config=replace(notes.notebook.config, author="Ada"), notify=said.append)
+
+    assert find_run(book, "last").id == last
+    assert said[0].values["run"] == last and said[0].values["project"] in ("nano", "loose", "busy")
+    assert find_run(book, last).id == last and len(said) == 1
+    assert find_run(book, "last", has_ended=True).id == (last if "c" not in last else "20261121-110000-bbbb")

@@ -12,6 +12,7 @@ from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.errors import NothingFoundError, UsageError
+from labbook.findings.search_question import interpret_search
 from labbook.index.hit import Hit
 from labbook.index.query import search
 from labbook.index.query_error import QueryError
@@ -329,3 +330,36 @@ def test_any_text_means_something_or_nothing(words):
     with suppress(UsageError):
         meant = match_symptoms(words, CATALOGUE)
         assert len(meant.symptoms) <= 3 or "symptom:" in words
+
+
+def _interpreted(notes, question):
+    return search(notes.notebook, question, subject=interpret_search(notes.notebook, question)[1])
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("shapelite not installed", OLD),
+        ("shapelite 没装怎么办", OLD),
+        ("No module named 'editdist'", OTHER),
+        ("editdist 缺失", OTHER),
+        ("环境变量 CLS_SEED 没有设置", FIXED),
+        ("package not installed", "import_module_missing"),
+    ],
+)
+def test_a_question_with_a_name_finds_the_run_with_this_name(notes, question, first):
+    facts = {"status": "failed", "fix": "pip install", "symptoms": ["import_module_missing"]}
+    notes.run(OLD, "No module named 'shapelite'", **facts)
+    notes.run(OTHER, "No module named 'editdist'", **{**facts, "fix": "pip install editdist"})
+    notes.run(FIXED, "KeyError: 'CLS_SEED'", status="failed", symptoms=["key_missing"], fix="CLS_SEED=1")
+    notes.run(KIN, "No module named 'other'", **{**facts, "fix": None})
+    (found, *_) = _interpreted(notes, question).hits
+
+    assert first in (found.path.rsplit("/", 1)[-1].removesuffix(".md"), found.symptom), found
+
+
+@pytest.mark.parametrize(("question", "first"), [("paddle 显存不足", "x"), ("torch 显存不足", OLD), ("显存不足", OLD)])
+def test_a_fix_of_another_framework_than_the_question_names_comes_behind_the_page(notes, question, first):
+    notes.run(OLD, status="failed", fix="--batch 4", symptoms=["cuda_out_of_memory"], frameworks=["torch 2.13.0"])
+    about = QuerySymptoms((), ("cuda_out_of_memory",), ("cuda_oom",), pages=(page(),))
+    assert ids(search(notes.notebook, question, subject=about))[0] == first

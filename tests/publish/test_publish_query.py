@@ -9,12 +9,14 @@ import subprocess
 import pytest
 
 from labbook.index.query import list_notes
+from labbook.index.query_error import QueryError
 from labbook.publish.pages.run_table_data import columns
 from labbook.report.run_row import run_row
+from labbook.store.text.sentences import Sentences
 from labbook.store.text.words_files import builtin_folder
 
 ASSETS = builtin_folder() / "site" / "assets"
-A, B, C = (f"2026112{n}-100000-aaaa" for n in range(3))
+A, B, C, D = (f"2026112{n}-100000-aaaa" for n in range(4))
 SCRIPT = """
 global.document = { documentElement: { lang: "en" } };
 global.window = {};
@@ -45,7 +47,8 @@ QUERIES = (
     "project:seg", "project=segmentation", "-project:seg",
 )  # fmt: skip
 REFUSED = ("staus:failed", "status:finishd", "verdict:helthy", "optimiser:adamw", "val_ac>0.9", "foo:bar", "zzz<3",
-           "准确率>0.8", "status<3", "lr<high", "lr>0.1 OR well", "since:7d OR lr>1", "since:yesteryear")  # fmt: skip
+           "准确率>0.8", "status<3", "lr<high", "lr>0.1 OR well", "since:7d OR lr>1", "since:yesteryear",
+           "状态:failed", "status:失败", "学习率<0.1")  # fmt: skip
 
 
 @pytest.fixture
@@ -62,8 +65,9 @@ def book(notes):
         params={"lr": 0.001, "optimizer": "adam", "amp": False, "model.width": 32},
         metrics={"loss": {**numbers, "last": "nan"}},
     )  # fmt: skip
+    notes.run(D, params={"learning_rate": "1e-2"}, lr=[0.01], frameworks=["paddle 3.3.1"])
     notes.run(
-        C, experiment="exp2", command="python tune.py --lr=3.0 --warmup-steps 10", verdict="healthy",
+        C, experiment="exp2", command="python tune.py --lr=3.0 --warmup-steps 10", verdict="healthy", lr=[0.3],
         metrics={"val/acc": {"best": 0.5, "last": 0.4}},
     )  # fmt: skip
     return notes.notebook
@@ -90,4 +94,8 @@ def test_a_query_finds_the_same_runs_on_the_site_and_in_the_terminal(book):
     for query in REFUSED:
         found, problem = site[query]
         assert found == [] and problem.startswith("query_"), query
+    for query, near in (("状态:failed", "status:failed"), ("status:失败", "status:failed"), ("学习率<0.1", "lr<0.1")):
+        with pytest.raises(QueryError) as refused:
+            list_notes(book, query)
+        assert near in site[query][1] and near in Sentences("en").error(refused.value)[1], query
     assert "status:finished" in site["status:finishd"][1] and "optimizer:adamw" in site["optimiser:adamw"][1]

@@ -68,6 +68,15 @@ def test_where_it_is_and_what_cured_it_before(runs):
     ]
 
 
+def test_what_fixed_a_consequence_is_shown_with_its_cause(runs):
+    seen = (EarlierRun("20261119-100000-aaaa", fix="--lr 500 → 0.1", fits=True),)
+    known = Finding("nan", "loop", "loop", 1, "fail", "a title", seen_before=seen)
+    checks = result("cause", "fail"), result("nan", "fail", explained_by="cause")
+    run = dataclasses.replace(with_checks(runs, *checks), findings=(known,))
+
+    assert "      seen in 20261119-100000-aaaa, fixed there by: --lr 500 → 0.1" in finding_lines(run)
+
+
 def test_the_advice_is_that_of_the_entry_unless_the_check_has_one_for_this_run(runs):
     check = result("nan", "warn", detail="Look around.")
     finding = Finding("nan", "f", "f", 1, "warning", "NaN", fixes=("Guard the logarithm.", "Look around."))

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from labbook.model.metric_kinds import direction_of
-from labbook.model.run_fields import option_values
+from labbook.model.run_fields import option_keys, option_values
 from labbook.publish.pages.build_record import content_key
 from labbook.publish.pages.page import SiteFile, SiteSource, group_rows
 from labbook.report.run_row import RunRow
@@ -135,7 +135,7 @@ def columns(rows: Sequence[RunRow], fronts: Mapping[str, Front], known: Containe
     params: list[dict[str, str]] = []
     for row in rows:
         front = fronts.get(row.path, {})
-        metrics.append(metric_columns(front))
+        metrics.append(_optimizer_rate(front) | metric_columns(front))
         params.append(option_columns(front))
     texts = {name: [str(getattr(row, name)) for row in rows] for name in _TEXTS}
     texts["mode"] = [str(fronts.get(row.path, {}).get("mode") or "") for row in rows]
@@ -174,6 +174,19 @@ def metric_columns(front: Front) -> dict[str, tuple[Any, Any]]:
 def option_columns(front: Front) -> dict[str, str]:
     """Returns name -> value of the options of a run as short text, see `option_values`."""
     return {_cut(name): _cut(str(value)) for name, value in option_values(front).items()}
+
+
+def _optimizer_rate(front: Front) -> dict[str, tuple[Any, Any]]:
+    """Returns the learning rate of the optimizer of a run without an option `lr`: `lr<0.02` finds it everywhere."""
+    rates = front.get("lr")
+    if (
+        not isinstance(rates, list)
+        or len(rates) != 1
+        or any("lr" in option_keys(name) for name in option_values(front))
+    ):
+        return {}
+    rate = _number(rates[0])
+    return {} if rate is None else {"lr": (None, rate)}
 
 
 def compact(data: Any) -> bytes:  # noqa: ANN401 - JSON data

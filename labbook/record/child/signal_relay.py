@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
 from labbook.record.child.pump import RELAYED_SIGNALS
@@ -55,6 +56,7 @@ class SignalRelay:
 
     Attributes:
         stopped: Unix time of the last SIGINT or SIGTERM, 0 if there was none; s.
+        heeded: The same without those that the command ignores (`SIG_IGN`): they do not change how it ends.
     """
 
     def __init__(self, shared: bool, on_stop: Callable[[float], None] = lambda _: None) -> None:
@@ -65,7 +67,7 @@ class SignalRelay:
         self.mask: Collection[int] = ()
         self.witness_read, self.witness_write = -1, -1
         self.core_dumped = False
-        self.stopped = 0.0
+        self.stopped = self.heeded = 0.0
 
     def __enter__(self) -> SignalRelay:
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
@@ -117,6 +119,7 @@ class SignalRelay:
         is_first = not self.stopped
         if info.si_signo in (signal.SIGINT, signal.SIGTERM):
             self.stopped = time.time()
+            self.heeded = self.heeded if _ignores(command.pid, info.si_signo) else self.stopped
         if self._is_for_command(info.si_signo, info.si_code):
             with suppress(ProcessLookupError):
                 command.send_signal(info.si_signo)
@@ -162,6 +165,15 @@ class SignalRelay:
             return os.read(self.witness_read, 4096)
         except BlockingIOError:
             return b""
+
+
+def _ignores(pid: int, number: int) -> bool:
+    """Whether a process ignores a signal; false where the system does not say."""
+    with suppress(OSError, ValueError):
+        status = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
+        mask = next((line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:")), "0")
+        return bool(int(mask, 16) >> (number - 1) & 1)
+    return False
 
 
 def _wake_regularly(thread: int, ended: threading.Event) -> None:

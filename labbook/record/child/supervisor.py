@@ -48,6 +48,7 @@ class ChildEnd:
         core_dump: Whether a core was dumped.
         stopped: Unix time of the last SIGINT or SIGTERM for it, 0 if there was none; s.
         signal_number: Number of the signal that ended it, also of a real-time signal, or 0.
+        heeded: As `stopped`, but 0 if the command ignored the signal and ended with status 0: nothing interrupted it.
     """
 
     code: int | None
@@ -59,6 +60,7 @@ class ChildEnd:
     core_dump: bool = False
     stopped: float = 0.0
     signal_number: int = 0
+    heeded: float = 0.0
 
 
 class _Clock:
@@ -166,7 +168,8 @@ def _supervise(
     attempt(streams.restore)
     output_open = bool(attempt(copier.finish))
     trouble = "; ".join(errors)
-    return replace(end, output_open=output_open, trouble=trouble, core_dump=relay.core_dumped, stopped=relay.stopped)
+    end = replace(end, output_open=output_open, trouble=trouble, core_dump=relay.core_dumped)
+    return replace(end, stopped=relay.stopped, heeded=relay.stopped if status else relay.heeded)
 
 
 def _end_of(status: int, clock: _Clock) -> ChildEnd:

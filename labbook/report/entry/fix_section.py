@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labbook.model.confirmed_fix import Fix, Proposal, describe_changes, line_counts, sides
+from labbook.model.confirmed_fix import Fix, Proposal, describe_changes, describe_proposal, line_counts, sides
 from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.section_limits import shorten_middle
@@ -59,7 +59,7 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
     """Returns the proposal in one line for the terminal."""
     labels = words(language)["fix"]
-    changes = Sentences(language)(describe_changes(proposal.changes))
+    changes = Sentences(language)(describe_proposal(proposal))
     # Not "last": the clock of this machine may be behind that of another one with the same notebook.
     return shorten_middle(fill(labels["line"], run=proposal.failed, changes=changes, by=proposal.by), 300)
 

@@ -23,8 +23,13 @@ window.labbook.query = (known, say, text) => {
     experiment: (run) => [run.experiment], framework: (run) => run.frameworks.flatMap((name) => [name, name.split(" ")[0]]),
     symptom: (run) => run.symptoms, tag: (run) => run.tags, author: (run) => [run.author], script: (run) => [run.script],
     host: (run) => [run.host], project: (run) => [run.project], mode: (run) => [run.mode], id: (run) => [run.id],
-    has: (run) => [run.fixed && "fix", run.symptoms.length && "symptom", Object.keys(run.metrics).length && "metrics", run.tags.length && "tag"].filter(Boolean),
+    has: (run) => [run.fixed && "fix", run.symptoms.length && "symptom", Object.entries(run.metrics).some(([name, one]) => name !== "lr" || one.best !== null) && "metrics", run.tags.length && "tag"].filter(Boolean),
     option: (run) => Object.keys(run.params).flatMap(keysOf),
+  };
+  const IN_CHINESE = {
+    状态: "status", 结论: "verdict", 项目: "project", 实验: "experiment", 标签: "tag", 作者: "author", 框架: "framework", 脚本: "script",
+    症状: "symptom", 时长: "duration", 学习率: "lr", 优化器: "optimizer", 批大小: "batch_size", 失败: "failed", 完成: "finished",
+    中断: "interrupted", 健康: "healthy", 不健康: "unhealthy", 可疑: "suspect",
   };
   const SAME = { check: "symptom", tags: "tag", symptoms: "symptom", frameworks: "framework", started: "since" };
   const CONTAINS = new Set(["experiment", "author", "script", "host", "project"]);
@@ -54,7 +59,7 @@ window.labbook.query = (known, say, text) => {
     return 1 - row[other.length] / Math.max(one.length, other.length, 1);
   }
 
-  const nearest = (name, names) => names.map((one) => [likeness(name.toLowerCase(), one.toLowerCase()), one]).filter(([alike]) => alike >= ALIKE)
+  const nearest = (name, names) => names.includes(IN_CHINESE[name]) ? [IN_CHINESE[name]] : names.map((one) => [likeness(name.toLowerCase(), one.toLowerCase()), one]).filter(([alike]) => alike >= ALIKE)
     .sort(([a], [b]) => b - a).slice(0, 3).map(([, one]) => one);
 
   function unknown(key, name, names, written, values = {}) {

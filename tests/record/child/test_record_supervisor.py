@@ -18,6 +18,7 @@ from order_of_tests import further
 
 from labbook.capture.console.console_reader import read_console
 from labbook.record.child import supervisor
+from labbook.record.run_from_journal.journal_reader import run_status
 
 RECORDER = Path(__file__).resolve().parents[2] / "programs" / "record_child.py"
 PYTHON = sys.executable
@@ -267,6 +268,22 @@ def test_ending_the_recorder_ends_the_command_first(begin, tmp_path):
 
     assert process.wait(90) == 9
     assert (tmp_path / "cleaned").exists()
+
+
+@pytest.mark.parametrize("handler", ["signal.SIG_IGN", "lambda *_: None"])
+def test_a_signal_that_the_command_ignores_does_not_stop_it(begin, tmp_path, handler):
+    """A handler may end the program early, with status 0; a signal without any effect does not."""
+    program = (
+        f"import signal, time\nsignal.signal(signal.SIGTERM, {handler})\nopen('ready', 'w').close()\ntime.sleep(1)"
+    )
+    process = begin(PYTHON, "-c", program)
+    process.terminate()
+
+    assert process.wait(90) == 0
+    end = how_it_ended(tmp_path)
+    assert end["stopped"] and bool(end["heeded"]) == (handler != "signal.SIG_IGN")
+    written = {"code": end["code"], "ended": end["ended"], "stopped": end["heeded"]}
+    assert run_status(written, (), 0) == ("interrupted" if end["heeded"] else "finished")
 
 
 def test_an_ignored_signal_stays_ignored(line, tmp_path):

@@ -1,0 +1,262 @@
+"""Ranks the differences of two runs by how likely each one is the fix.
+
+First come those that the failure names, then options in the failing line, then what the page of the symptom lists as
+`cured_by`, files on the way to the failing line, other code and data, and at last options and packages that nothing
+connects with the failure.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+
+from labbook.model.confirmed_fix import changed_lines, line_counts
+from labbook.model.run import Change, Run
+from labbook.model.symptom import Symptom
+
+_OPTIONS = ("argument", "config")
+
+_KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
+"""Kinds of changes, in the order in which people usually change them."""
+
+HISTORY = frozenset({"commit", "branch", "repository"})
+"""Changes of kind "code" that only say that something was committed."""
+
+NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
+
+_NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
+
+_PRINTS = re.compile(r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$")
+
+_DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
+_MANY_LINES = 6
+"""Changed lines of which no line stands for all. Source: chosen by us."""
+
+_ALIKE = 0.5
+"""Similarity of a line and the one that replaced it. Source: chosen by us."""
+
+_WORDS = re.compile(r"[A-Za-z_]\w+")
+
+
+def order_candidates(
+    changes: Iterable[Change], failed: Run, now: Run, symptoms: Sequence[str], catalogue: Mapping[str, Symptom]
+) -> tuple[tuple[Change, ...], int]:
+    """Returns the differences that may be the fix, likeliest first, and the number of those that touch the failure.
+
+    A difference touches the failure if the failure names it, or the failing line does, if the page of the symptom lists
+    it, or if it is in code, data, or an option of a run without an exception. Beside one that is named, code elsewhere
+    is only counted. Where none does, the options do, else the packages that a run loaded, else all.
+    """
+    ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
+    ended = [raised for raised in failed.exceptions if raised.ended_process]
+    messages, lines = list_messages(failed), _list_failing_lines(failed)
+    numbers = set(_NUMBERS.findall("\n".join(messages))) - {"0", "1"}
+    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
+    specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
+    modules = map_modules(now)
+    loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
+    taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
+
+    def is_likely(change: Change) -> bool:
+        has_number = change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
+        return has_number or any(matches_cure(change, pattern) for pattern in specific)
+
+    is_some_likely = any(map(is_likely, ranked))
+    dotted = messages if any("Import" in e.type or "Module" in e.type for e in ended) else []
+    plain = dotted or [_DOTTED.sub(" ", text) for text in messages]
+
+    def distance(change: Change) -> int:
+        as_named = [change, *(replace(change, what=name) for name in modules.get(change.what, ()))]
+        keys = [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
+        texts = plain if change.kind == "package" else messages
+        if any(is_named(one, texts) for one in (*as_named, *keys)):
+            return 1 if change.kind == "argument" and change.now else 0
+        if change.kind in (*_OPTIONS, "environment"):
+            is_other_name = change.kind == "argument" and change.now in taken_out
+            if is_other_name or any(is_named(one, lines) for one in (change, *keys)):
+                return 1
+        if is_likely(change):
+            return 2
+        if change.kind == "code":
+            is_changed_there = any(line.strip() in changed_lines(change.detail)[0] for line in lines if line.strip())
+            return 0 if is_changed_there else 5 if change.what in HISTORY or _only_prints(change) else 2
+        if change.kind == "input" or (change.kind in _OPTIONS and not ended and not is_some_likely):
+            return 2
+        return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
+
+    by_distance = [(distance(change), change) for change in ranked]
+    ordered = sorted(by_distance, key=lambda pair: pair[0])
+    # Where the failure names something, or its line was changed, code elsewhere is only counted.
+    nearest = ordered[0][0] if ordered else 0
+    farthest = max(2, nearest) if nearest else 1
+    return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
+
+
+def rank_changes(
+    changes: Iterable[Change],
+    symptoms: Sequence[str],
+    catalogue: Mapping[str, Symptom],
+    failing_files: Collection[str] = (),
+) -> tuple[Change, ...]:
+    """Returns the differences that may be the fix, likeliest first, of equally likely ones the smallest first.
+
+    Args:
+        changes: Changes between the two runs; changes of metrics are left out.
+        symptoms: Symptoms that are gone.
+        catalogue: Symptom pages by id, for their `cured_by`.
+        failing_files: Files of the user's code on the way to the failing line, innermost first.
+    """
+    candidates = [change for change in changes if change.kind != "metric" and not _is_unrelated(change)]
+    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
+    files = [path.replace("\\", "/") for path in failing_files]
+
+    def order(change: Change) -> tuple[int, int, int, int]:
+        by_page = next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
+        if change.kind == "code" and change.what in HISTORY:
+            by_page = len(patterns)
+        by_place = next((n for n, path in enumerate(files) if _is_file(change, path)), len(files))
+        kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
+        kind += len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
+        return by_page, by_place, kind, sum(map(len, changed_lines(change.detail)))
+
+    return tuple(sorted(candidates, key=order))
+
+
+def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, ...], int]:
+    """Returns the differences, of those of many lines one line, and the number of the other lines.
+
+    It is the line with most of the failure's words, else the first of a few, with the one that replaced it.
+    """
+    said = _find_words("\n".join((*list_messages(failed), *_list_failing_lines(failed))))
+    focused, rest = [], 0
+    for change in changes:
+        change, prints = _without_prints(change)
+        rest += prints
+        removed, added = changed_lines(change.detail)
+        best = max((*removed, *added), key=lambda line: len(said & _find_words(line)), default="")
+        is_long = len(removed) + len(added) > _MANY_LINES
+        if line_counts(change) is None or (is_long and said.isdisjoint(_find_words(best))):
+            focused.append(change)
+            continue
+        old = best if best in removed else next(iter(get_close_matches(best, removed, 1, _ALIKE)), "")
+        new = best if old != best else next(iter(get_close_matches(best, added, 1, _ALIKE)), "")
+        lines = [f"{sign}{line}" for sign, line in (("-", old), ("+", new)) if line]
+        focused.append(replace(change, detail="\n".join(["", "@@ @@", *lines])))
+        rest += max(len(removed), len(added)) - 1
+    return tuple(focused), rest
+
+
+def matches_cure(change: Change, pattern: str) -> bool:
+    """Whether a difference matches a `cured_by` pattern: "option:*size*", "package:torch", "code".
+
+    Args:
+        pattern: A kind, or a kind and a name with `*` and `?`; "option" is an argument or a line of a configuration.
+    """
+    kind, _, glob = pattern.partition(":")
+    if change.kind not in (_OPTIONS if kind.strip() == "option" else (kind.strip(),)):
+        return False
+    wanted = normalize_name(glob)
+    if not wanted:
+        return True
+    return any(fnmatchcase(name, wanted) for name in list_names(change))
+
+
+def list_names(change: Change) -> list[str]:
+    """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
+    name = normalize_name(change.what)
+    names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]
+    if change.kind in ("config", "command"):
+        lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+        lines += [change.before, change.now]
+        names += [normalize_name(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
+    if change.kind == "argument" and change.what == "command":
+        names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
+    return names
+
+
+def is_named(change: Change, texts: Iterable[str]) -> bool:
+    """Whether one of some texts says the name of a difference: of an option, a package, a file or its module.
+
+    The value that an option had is as good as its name where it is a word: a path that was not found.
+    """
+    name = change.what.split(" ")[0].lstrip("-")
+    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
+    names |= {change.before} if change.kind == "argument" and re.search(r"[^\W\d_]{3}", change.before) else set()
+    names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
+    either = "|".join(sorted(names))
+    # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
+    pattern = (
+        re.compile(rf"(?<![\w.-])-{{0,2}}(?:{either})(?![\w-])|(?<=[\w)\]]\.)(?:{either})(?![\w.(-])")
+        if names
+        else None
+    )
+    return pattern is not None and any(pattern.search(text) for text in texts)
+
+
+def normalize_name(name: str) -> str:
+    """Returns the name of an option without dashes, in lower case."""
+    return name.strip().lstrip("-").lower().replace("-", "_")
+
+
+def list_messages(failed: Run) -> list[str]:
+    """Returns the texts in which a failure says names: those of its exceptions and findings."""
+    texts = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
+    return texts + [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
+
+
+def list_failing_files(run: Run) -> tuple[str, ...]:
+    """Returns the user's files on the way to the failing line of a run, innermost first."""
+    ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
+    frames = [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
+    return tuple(dict.fromkeys(frame.file for frame in frames))
+
+
+def _list_failing_lines(failed: Run) -> list[str]:
+    """Returns the lines of the user's code at which a run failed."""
+    ended = [raised for raised in failed.exceptions if raised.ended_process]
+    lines = [line for raised in ended for line in [frame.source for frame in raised.frames if frame.user][-1:]]
+    return lines + [str(finding.where.get("source") or "") for finding in failed.findings]
+
+
+def map_modules(run: Run) -> dict[str, list[str]]:
+    """Returns package -> the modules of other names that a run imported from it: opencv-python -> cv2."""
+    found: dict[str, list[str]] = {}
+    for module, package in (run.facts("python").get("modules") or {}).items():
+        found.setdefault(str(package), []).append(str(module))
+    return found
+
+
+def _without_prints(change: Change) -> tuple[Change, int]:
+    """Returns a change of code without the lines that print, and their number; unchanged if there are no others."""
+    lines = change.detail.splitlines()
+    prints = [line for line in lines if line[:1] in "+-" and _PRINTS.match(line[1:].strip())]
+    if change.kind != "code" or not prints or _only_prints(change):
+        return change, 0
+    left = replace(change, detail="\n".join(line for line in lines if line not in prints))
+    return left, max(sum(line[0] == sign for line in prints) for sign in "+-")
+
+
+def _only_prints(change: Change) -> bool:
+    """Whether a change of code is in lines alone that print or log something."""
+    removed, added = changed_lines(change.detail)
+    return bool(removed or added) and all(_PRINTS.match(line) for line in (*removed, *added))
+
+
+def _find_words(text: str) -> set[str]:
+    return {word for word in _WORDS.findall(text) if not keyword.iskeyword(word)}
+
+
+def _is_file(change: Change, path: str) -> bool:
+    return change.kind == "code" and (path == change.what or path.endswith("/" + change.what))
+
+
+def _is_unrelated(change: Change) -> bool:
+    """Whether a difference is in labbook, its notebook or git's own files, which change no training."""
+    if change.kind == "code":
+        return change.what.startswith("notes/") or change.what.rpartition("/")[2] in NO_CODE
+    return change.kind == "package" and change.what.split(" ")[0] == "labbook"
