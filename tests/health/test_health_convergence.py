@@ -397,3 +397,49 @@ def test_an_accuracy_of_real_numbers(ask, make_series, function, logged, end, ve
     series = (make_series("loss", values), make_series("accuracy", logged, "console"))
     found = ask("accuracy_contradicts_loss", *series, signals={"losses": losses})
     assert (found.verdict if found and "R2" in str(found.advice) else None) == verdict
+
+
+def squared_error(values, target=1.0, **fields):
+    call = classifier(values, fn="mse_loss", classes=0, **fields)
+    looks = tuple(
+        {"phase": "train", "samples": 32, "step": step,
+         "leaves": [{"path": "target", "shape": [32, 4], "mean": 0.1 * step, "std": target}]}
+        for step in (1, 10, 100)
+    )  # fmt: skip
+    return {**call, "batches": tuple({**one, "leaves": [{**one["leaves"][0], "mean": 0.0}]} for one in looks)}
+
+
+@pytest.mark.parametrize(
+    ("level", "fields", "verdict"),
+    [
+        (1.0, {}, "warn"),
+        (1.6, {}, "warn"),  # worse than a constant
+        (0.93, {}, "ok"),
+        (1.0, {"reduction": "sum"}, None),
+        (1.0, {"target": 2.0}, "ok"),
+    ],
+)
+def test_a_squared_error_beside_the_variance_of_its_targets(ask, make_series, level, fields, verdict):
+    values = flat(random.Random(3), level)
+    found = ask("loss_at_chance", make_series("loss", values), signals=squared_error(values, **fields))
+    assert (found and found.verdict) == verdict
+
+
+def test_a_squared_error_that_still_falls_is_not_at_chance(ask, make_series):
+    values = [1.3 - 0.3 * n / 300 for n in range(300)]
+    assert ask("loss_at_chance", make_series("loss", values), signals=squared_error(values)).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("course", "signals", "verdict"),
+    [
+        (lambda n: 600 - 0.5 * n * n, {}, "fail"),
+        (lambda n: 6 - 0.02 * n * n, {}, "fail"),
+        (lambda n: 6 - 0.5 * n, {}, "ok"),  # steady
+        (lambda n: 6 - 40 * (1 - math.exp(-n / 60)), {}, "ok"),  # a density that flattens out
+        (lambda n: 6 - 0.02 * n * n, {"graphs": ({"advantage": "t.py:3"},)}, "ok"),  # a policy
+    ],
+)
+def test_a_loss_that_falls_faster_and_faster_below_zero(ask, make_series, course, signals, verdict):
+    found = ask("loss_diverging", make_series("loss", [float(course(n)) for n in range(200)]), signals=signals)
+    assert (found.verdict == "fail") is (verdict == "fail")

@@ -289,6 +289,14 @@ ACTS = {"loop": {"steps": 50, "forwards": {"compared": 50, "small": 50}}}
         ("last_reward", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
         ("f1_score", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
         ("reward", [20.0 - 0.5 * n for n in range(20)], {}, None),  # nothing acts
+        ("mean_reward", [1.0 - 0.5 * n for n in range(20)], {"graphs": ({"step": 1},)}, "warn"),  # acts with gradients
+        ("return", [1.0 - 0.5 * n for n in range(20)], {"graphs": ({"step": 1},)}, None),  # of shares
+        (
+            "reward",
+            [1.0 - 0.5 * n for n in range(20)],
+            {"graphs": ({"step": 1},), "losses": ({"fn": "mse_loss"},)},
+            None,
+        ),
     ],
 )
 def test_a_reward_that_falls(ask, make_series, name, values, signals, verdict):

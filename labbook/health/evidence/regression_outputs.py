@@ -85,6 +85,13 @@ def single_outputs(signals: Signals) -> list[Single]:
     return found
 
 
+def target_variance(signals: Signals) -> float | None:
+    """Variance of all values of the targets of the training batches that were looked at; `None` below three batches."""
+    seen = [leaf for batch in signals.batches if (leaf := target_of(batch)) is not None]
+    parts = [(leaf.get("mean"), leaf.get("std")) for leaf in seen if not leaf.get("bad")]
+    return _deviation(parts) ** 2 or None if len(parts) >= _CONFIRMED else None
+
+
 def _deviation(parts: list[tuple[float | None, float | None]]) -> float:
     """Standard deviation over batches of one size, of their means and deviations: rare targets lie in few of them."""
     known = [(m, d) for m, d in parts if m is not None and d is not None]

@@ -215,10 +215,11 @@ def activations_between(run: Run, signals: Signals) -> Outcome | None:
     """Whether the output of one linear or convolution layer is, but for a dropout, directly the input of another.
 
     Source: NeuraLint, UMLAUT. A narrow layer in between, as in low-rank adapters, is on purpose. A warning is a logical
-    invariant: the product of two matrices has no rank above its smaller side, so that a wider layer between two linear
-    ones, which nothing else reads, adds nothing. All else is a note.
+    invariant: a product of matrices has no rank above its smallest side, so that a layer between linear ones that is
+    wider than what they take and give, and that nothing else reads, adds nothing. All else is a note.
     """
     found, useless = [], []
+    ends: dict[tuple[int, int], tuple[float, float]] = {}
     feeds = _connected_pairs(signals)
     readers = Counter(
         (first.model, first.number) for first, second in feeds if not second.type.startswith(("Dropout", "Identity"))
@@ -229,8 +230,12 @@ def activations_between(run: Run, signals: Signals) -> Outcome | None:
         if both and given and middle and returned and middle >= min(given, returned):
             pair = message("health.missing_nonlinearity.pair", first=first.label, second=second.label)
             found.append(pair)
-            if first.type == "Linear" and middle > max(given, returned) and readers[first.model, first.number] == 1:
-                useless.append(pair)
+            if first.type == "Linear" and readers[first.model, first.number] == 1:
+                # What the chain of linear layers up to here takes, and the widest layer inside it.
+                taken, widest = ends.get((first.model, first.number), (given, 0.0))
+                ends[second.model, second.number] = taken, max(widest, middle)
+                if middle > max(given, returned) or max(widest, middle) > max(taken, returned):
+                    useless.append(pair)
     times = message("health.missing_nonlinearity.times", times=len(found))
     return Outcome("warn" if useless else "note", times, tuple((useless or found)[:5])) if found else None
 

@@ -130,15 +130,17 @@ def reward_rises(run: Run, signals: Signals) -> Outcome | None:
     """Whether the reward of a policy that acts falls over the whole training.
 
     Source: chosen by us (tier 2): over at least 8 values, the median of the last third lies 5 % below that of the
-    first (Mann-Kendall p < 0.001), or 20 % (p < 0.01): a policy that collapses early stays where it is.
+    first (Mann-Kendall p < 0.001), or 20 % (p < 0.01): a policy that collapses early stays where it is. One that
+    acts with gradients is known by a reward beside a loss that is no loss function; returns may be those of shares.
     """
+    words = _REWARDS
     if not acts_in_environment(signals):
-        return None
+        if training_losses(signals) or not signals.graphs:
+            return None
+        words = _REWARDS - {"return", "returns"}
     for series in run.series:
         kind, values = metric_kind(series.name), finite_points(series)[1]
-        is_reward = (
-            kind.quantity == "reward" and kind.direction == "max" and bool(_REWARDS & set(name_words(series.name)))
-        )
+        is_reward = kind.quantity == "reward" and kind.direction == "max" and bool(words & set(name_words(series.name)))
         if series.source == "probe" or not is_reward or kind.running_best or len(values) < _FEWEST_REWARDS:
             continue
         third = len(values) // 3

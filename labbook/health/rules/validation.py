@@ -128,7 +128,7 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
         return None
     losses = validation_losses(run, signals)
     chance, end = math.log(loss.classes), median(loss.values[-20:])
-    if loss.function.get("reduction") == "sum":
+    if loss.function.get("reduction") == "sum" or _is_one_answer_of_one_column(run, signals):
         return None
     judged = _compare_with_majority(run, signals)
     if len(losses) >= 3:
