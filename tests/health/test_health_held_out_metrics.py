@@ -114,13 +114,21 @@ def test_an_accuracy_as_by_guessing_where_labels_are_not_known(ask, make_series,
 
 
 @pytest.mark.parametrize(
-    ("zeros", "end", "verdict"), [(0.97, 0.13, "not observed"), (0.97, 0.05, "warn"), (0.85, 0.15, "warn")]
+    ("zeros", "end", "values", "verdict"),
+    [
+        (0.97, 0.13, 6, "not observed"),
+        (0.97, 0.13, 12, "warn"),  # long enough: all predictions are negative
+        (0.6, 0.7, 12, "not observed"),
+        (0.97, 0.05, 6, "warn"),
+        (0.85, 0.15, 6, "warn"),
+    ],
 )
-def test_f1_of_0_is_trivial_where_the_loss_beats_the_entropy_of_the_labels(ask, make_series, zeros, end, verdict):
+def test_f1_of_0_is_trivial_where_the_loss_is_low_or_labels_are_rare(ask, make_series, zeros, end, values, verdict):
     loss = [0.7 * (end / 0.7) ** (i / 180) for i in range(200)]
     binary = {"fn": "bce_with_logits", "training": True, "calls": 200, "step": 1, "observed": 20}
     fields = {"losses": ({**binary, "target": {"min": 0.0, "max": 1.0, "zero": zeros}},)}
-    assert judge(ask, make_series, "below_trivial_baseline", {"val_f1": [0.0] * 6}, loss, **fields) == verdict
+    metrics = {"val_f1": [0.0] * values}
+    assert judge(ask, make_series, "below_trivial_baseline", metrics, loss, values, **fields) == verdict
 
 
 @pytest.mark.parametrize(("columns", "accuracies", "named"), [(1, [0.5] * 6, True), (2, [0.5] * 6, False)])

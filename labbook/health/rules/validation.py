@@ -41,6 +41,7 @@ _FEWEST = 5
 
 _FEWEST_STEPS = 100
 _STILL = 2e-3
+_RARE = 0.9
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
 _DISTANCES = frozenset({"mse", "mae", "rmse"})
 _MANY = 10_000
@@ -227,13 +228,15 @@ def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
 def _trivial_values(metric: HeldOutMetric, loss: TrainingLoss, signals: Signals) -> str:
     """Returns the key of the sentence on values of a metric that are trivial, or "".
 
-    zero: a score of found items is 0 in all values after the first, although the loss is too low for that.
+    zero: a score of found items is 0 in all values after the first, although the loss is too low for that, or in ten
+    and more where at least nine of ten labels are 0: all predictions are then.
     negative: R2 is negative, and does not rise. still: a distance hardly moves, or an accuracy of at most 0.6 over
     100 samples is the same in all values, although the training loss falls by another third after the first of them.
     """
     values, quantity = metric.values, metric.kind.quantity
     if quantity in _ZERO_WITHOUT_ITEMS and not any(values[1:]):
-        return "health.below_trivial_baseline.zero" if beats_label_shares(loss) else ""
+        is_rare = (loss.function.get("target", {}).get("zero") or 0.0) >= _RARE and len(values) >= 2 * _FEWEST
+        return "health.below_trivial_baseline.zero" if beats_label_shares(loss) or is_rare else ""
     if "r2" in name_words(metric.name):
         is_worse = max(values[1:]) < 0 and mann_kendall(values).rising > 0.2
         return "health.below_trivial_baseline.negative" if is_worse else ""

@@ -203,6 +203,7 @@ class Evaluation(Event, total=False):
     loader: int
     loss: dict[str, float]
     accuracy: Finite
+    renumbered: Finite
     samples: Count
     inputs: InputStatistics
     positions: list[list[int]]

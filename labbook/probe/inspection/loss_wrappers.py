@@ -20,6 +20,8 @@ MOST_REFUSED = 20
 
 MOST_ACCURACY = 1 << 20
 """Elements of the input up to which the accuracy is computed."""
+MOST_PAIRED = 32
+"""Classes up to which predictions are counted for each target."""
 
 _ROWS = 4096
 

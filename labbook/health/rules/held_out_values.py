@@ -1,11 +1,14 @@
-"""Check of the held-out loss that a program logs against the losses that its validation phases had."""
+"""Checks of validation phases: the loss that a program logs of them, and the numbers of the classes in them."""
 
 from __future__ import annotations
 
+import math
+
 from labbook.health.evidence.measurements import finite_points
+from labbook.health.evidence.training_kind import training_loss
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
-from labbook.model.message import message
+from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -14,6 +17,9 @@ _FEWEST = 3
 _BATCHES = 5
 _NEAR = (0.3, 3.0)
 _EXACT = 0.05
+_RIGHT = 0.8
+_GAIN = 0.3
+_SAMPLES = 100
 
 
 @check("metric_of_wrong_values", family="loop-bug", tier=2, needs=("evaluations",))
@@ -46,3 +52,25 @@ def logged_loss_is_measured(run: Run, signals: Signals) -> Outcome | None:
         advice = message("health.metric_of_wrong_values.loss_advice")
         return Outcome("warn", message("health.metric_of_wrong_values.loss", times=times, **facts), advice=advice)
     return None
+
+
+@check("classes_renumbered", family="data", tier=2, needs=("evaluations",))
+def classes_keep_their_numbers(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nearly all validation predictions are right if their classes are numbered otherwise.
+
+    Source: chosen by us (tier 2): in the last two phases of at least 100 samples the predicted classes stand for other
+    ones, each for its own, with an accuracy of at least 80 % that is 30 points above the real one, while the training
+    loss is below half of chance level.
+    """
+    loss = training_loss(run, signals)
+    last = signals.evaluations[-2:]
+    if isinstance(loss, Message) or loss.classes < 2 or len(last) < 2:
+        return None
+    if median(loss.values[-20:]) > 0.5 * math.log(loss.classes):
+        return None
+    for phase in last:
+        found, right = phase.get("renumbered") or 0.0, phase.get("accuracy") or 0.0
+        if phase.get("samples", 0) < _SAMPLES or found < max(_RIGHT, right + _GAIN):
+            return None
+    facts = {"accuracy": last[-1].get("accuracy"), "renumbered": last[-1].get("renumbered")}
+    return Outcome("fail", message("health.classes_renumbered.found", **facts))

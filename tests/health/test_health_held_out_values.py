@@ -1,4 +1,4 @@
-"""A logged validation loss beside the loss of the batches of its phase, and scaled labels of a binary loss."""
+"""A logged validation loss beside the loss of the batches of its phase, scaled labels, and renumbered classes."""
 
 import pytest
 
@@ -46,4 +46,25 @@ def test_labels_that_were_scaled(ask, top, zero, mean, function, verdict):
     looks = tuple({"phase": "train", "samples": 8, "step": n, "leaves": [leaf]} for n in (1, 2, 3))
     call = {"fn": function, "training": True, "calls": 50, "observed": 20, "line": "t.py:9"}
     found = ask("labels_scaled", signals={"batches": looks, "losses": (call,)})
+    assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "renumbered", "end", "verdict"),
+    [
+        (0.2, 0.98, 0.05, "fail"),
+        (0.05, 0.9, 0.05, "fail"),  # two classes exchanged
+        (0.9, 0.95, 0.05, None),
+        (0.3, 0.7, 0.05, None),  # a hard set, most of which is one other class
+        (0.2, 0.98, 2.0, None),  # not learnt
+        (0.2, 0.0, 0.05, None),
+    ],
+)
+def test_classes_with_other_numbers(ask, make_series, accuracy, renumbered, end, verdict):
+    seen = tuple(
+        {"accuracy": accuracy, "renumbered": renumbered, "samples": 300, "batches": 3, "end_step": n} for n in (50, 100)
+    )
+    call = {"fn": "cross_entropy", "training": True, "calls": 100, "classes": 10, "step": 1, "observed": 20}
+    losses = [2.3 - (2.3 - end) * n / 99 for n in range(80)] + [end] * 20
+    found = ask("classes_renumbered", make_series("loss", losses), signals={"losses": (call,), "evaluations": seen})
     assert (found and found.verdict) == verdict
