@@ -405,3 +405,20 @@ def test_the_loss_function_by_its_own_name_is_a_validation_loss(ask, make_series
     up = make_series(name, [1.0 - 0.1 * i for i in range(4)] + [0.7 + 0.06 * i for i in range(16)], "text")
     signals = {"losses": ({"fn": function, "calls": 300, "training": True},)}
     assert ask("overfitting", train, up, signals=signals).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "last", "calls", "verdict"),
+    [
+        (1.6, 1.5, 1.1, 400, "warn"),
+        (1e-5, 1e-5, 1.0, 400, "warn"),  # all embeddings are the same
+        (0.4, 2.0, 0.1, 400, None),
+        (1.0, 0.9, 0.5, 400, None),  # the hardest pairs of a batch, while the loss is below the margin
+        (1.6, 1.5, 1.1, 50, None),
+        (None, None, 1.1, 400, None),
+    ],
+)
+def test_triplets_that_are_not_separated(ask, near, far, last, calls, verdict):
+    told = {"fn": "triplet", "training": True, "calls": calls, "observed": 20, "line": "t.py:5", "margin": 1.0}
+    found = ask("triplet_swapped", signals={"losses": ({**told, "near": near, "far": far, "value_last": last},)})
+    assert (found and found.verdict) == verdict

@@ -169,6 +169,9 @@ class LossCall(Event, total=False):
     broadcast: Count
     self_pairs: Count
     self_negatives: Count
+    near: Finite
+    far: Finite
+    margin: Finite
     value_first: Finite
     value_last: Finite
     value_min: Finite
