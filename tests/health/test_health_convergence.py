@@ -443,3 +443,14 @@ def test_a_squared_error_that_still_falls_is_not_at_chance(ask, make_series):
 def test_a_loss_that_falls_faster_and_faster_below_zero(ask, make_series, course, signals, verdict):
     found = ask("loss_diverging", make_series("loss", [float(course(n)) for n in range(200)]), signals=signals)
     assert (found.verdict == "fail") is (verdict == "fail")
+
+
+@pytest.mark.parametrize(("level", "flat_share", "verdict"), [(1.2, 0.8, "fail"), (0.4, 0.8, None), (1.2, 0.2, None)])
+def test_an_output_that_is_flat_for_most_values(ask, make_series, level, flat_share, verdict):
+    """An autoencoder of black and white images may have such an output, too, and a low error."""
+    row = {"fn": "sigmoid", "line": "t.py:9", "shape": [32, 4], "sat": flat_share}
+    looks = tuple({"step": step, "modules": [{"i": 0}], "functions": [row]} for step in (2, 3, 4, 50))
+    values = flat(random.Random(3), level)
+    signals = {**squared_error(values), "tensors": looks, "models": ({"model": 0, "modules": [{"i": 0, "name": ""}]},)}
+    found = ask("saturated_activation", make_series("loss", values), signals=signals)
+    assert (found and found.verdict) == verdict

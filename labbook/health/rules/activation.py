@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
 from labbook.health.evidence.measurements import too_few_data
-from labbook.health.evidence.regression_outputs import single_outputs
+from labbook.health.evidence.regression_outputs import single_outputs, unexplained_share
 from labbook.health.evidence.training_kind import (
     acts_in_environment,
     has_bootstrapped_targets,
@@ -121,6 +121,9 @@ def not_saturated(run: Run, signals: Signals) -> Outcome | None:
     Source: DeepDiagnosis, beyond 5 (0 of 12 healthy runs); median over dense steps. Only a hint where the first steps
     did not saturate it and the loss has halved since: weights grow until the model is sure of its training data.
     """
+    output = _judge_output(run, signals)
+    if output is not None:
+        return output
     every = modules_of(signals)
     worst: tuple[float, Module] | None = None
     for module in every:
@@ -135,6 +138,24 @@ def not_saturated(run: Run, signals: Signals) -> Outcome | None:
         has_learnt = module.last_values("sat", len(module.history))[0] <= 0.5 and has_halved(run, signals)
         return Outcome("note" if has_learnt else "fail", observed, where={"module": module.name})
     return Outcome("ok", message("health.saturated_activation.ok", share=share))
+
+
+def _judge_output(run: Run, signals: Signals) -> Outcome | None:
+    """An output sigmoid or tanh that is flat for most values, while the squared error is above what a constant has."""
+    share = unexplained_share(run, signals)
+    if share is None or share[0] <= share[1]:
+        return None
+    rows: list[tuple[Message | str, str, _History]]
+    rows = [(m.label, m.name, m.history) for m in modules_of(signals) if m.type in ("Sigmoid", "Tanh")]
+    for (fn, line), history in functions_of(signals).items():
+        rows.append((message("health.dead_relu.function", function=fn, line=line), "", history))
+    for layer, name, history in rows:
+        flat = [sat for _, row in history if (sat := row.get("sat")) is not None]
+        if len(flat) >= _CONFIRMED and median(flat) > 0.5:
+            facts = {"share": median(flat), "layer": layer, "loss": share[0], "variance": share[1]}
+            observed = message("health.saturated_activation.output", **facts)
+            return Outcome("fail", observed, where={"module": name})
+    return None
 
 
 def saturated_share(module: Module, every: Sequence[Module]) -> float | None:

@@ -8,12 +8,11 @@ from itertools import pairwise
 
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import finite_points, process_series, too_few_data, unobserved
-from labbook.health.evidence.regression_outputs import target_variance
+from labbook.health.evidence.regression_outputs import unexplained_share
 from labbook.health.evidence.training_kind import (
     TrainingLoss,
     is_contrastive,
     is_pretrained,
-    is_the_whole_loss,
     may_rise,
     training_loss,
 )
@@ -156,14 +155,13 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _judge_squared_error(run: Run, signals: Signals, loss: TrainingLoss) -> Outcome | None:
-    values, variance_ = loss.values[_warm_up(run, signals, loss) :], target_variance(signals)
-    if variance_ is None or loss.function.get("reduction") != "mean" or len(values) < _FEWEST:
+    values, share = loss.values[_warm_up(run, signals, loss) :], unexplained_share(run, signals)
+    if share is None or len(values) < _FEWEST:
         return None
-    if not is_the_whole_loss(run, signals, loss.function):
-        return None
-    last, settled = mean(values[-50:]), mann_kendall(values[len(values) // 2 :]).falling > 0.01
-    observed = message("health.loss_at_chance.variance", loss=last, variance=variance_)
-    if last > _LEFT * variance_ and min(blocks(values, _BLOCKS)) > 0.9 * variance_ and settled:
+    last, level = share
+    observed = message("health.loss_at_chance.variance", loss=last, variance=level)
+    settled = mann_kendall(values[len(values) // 2 :]).falling > 0.01
+    if last > _LEFT * level and min(blocks(values, _BLOCKS)) > 0.9 * level and settled:
         return Outcome("warn", observed)
     return Outcome("ok", observed)
 
