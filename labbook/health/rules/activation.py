@@ -147,8 +147,10 @@ def _judge_output(run: Run, signals: Signals) -> Outcome | None:
         return None
     rows: list[tuple[Message | str, str, _History]]
     rows = [(m.label, m.name, m.history) for m in modules_of(signals) if m.type in ("Sigmoid", "Tanh")]
-    for (fn, line), history in functions_of(signals).items():
-        rows.append((message("health.dead_relu.function", function=fn, line=line), "", history))
+    rows += [
+        (message("health.dead_relu.function", function=fn, line=line), "", history)
+        for (fn, line), history in functions_of(signals).items()
+    ]
     for layer, name, history in rows:
         flat = [sat for _, row in history if (sat := row.get("sat")) is not None]
         if len(flat) >= _CONFIRMED and median(flat) > 0.5:

@@ -81,9 +81,9 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
             if words == loss.get("classes") and share > _PADDED:
                 observed = message("health.padding_in_loss.share", share=share, index=pad)
                 return Outcome("warn", observed, called_in_sentence(line), place_of(line))
-        words = {m.options.get("num_embeddings") for m in modules_of(signals)} - {None}
+        sizes = {m.options.get("num_embeddings") for m in modules_of(signals)} - {None}
         declared = any(pad == 0 for pad, _ in pads)
-        if loss.get("classes", 0) <= 2 or not (declared or (words and loss.get("classes") not in words)):
+        if loss.get("classes", 0) <= 2 or not (declared or (sizes and loss.get("classes") not in sizes)):
             continue
         tagged = _tagged_padding(signals, target)
         if tagged > (_PADDED if declared else _MOSTLY):
