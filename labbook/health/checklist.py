@@ -15,7 +15,6 @@ from labbook.health.rules import (
     distributed,
     first_nonfinite,
     gradient,
-    held_out_values,
     image_scale,
     initial,
     input_data,
@@ -71,7 +70,6 @@ _MODULES = (
     learning_targets,
     convergence,
     validation,
-    held_out_values,
     memory_use,
     performance,
     distributed,
@@ -278,8 +276,9 @@ def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages
 def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> CheckResult:
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
-    So is a regression loss on whole numbers, where the program computes an accuracy of them, and steps so small that
-    nothing moved, or that the loss hardly falls, as a limit of the gradient may make them.
+    So is a regression loss on whole numbers, where the program computes an accuracy of them, steps so small that
+    nothing moved, or that the loss hardly falls, as a limit of the gradient may make them, and frozen random layers
+    where it falls by less than a tenth.
     """
     if row.verdict != "note" or row.observed_message is None:
         return row
@@ -289,6 +288,8 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
         found = found or all(updates.stands_still(run, one) or updates.crawls(run, one) for one in run.signals)
     if row.id == "clip_always_active":
         found = all(precision.clipping_slows(run, one) for one in run.signals)
+    if row.id == "frozen_at_random":
+        found = found or all(updates.hardly_learns(run, one) for one in run.signals)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
     return _raise_row(row, Outcome("warn", row.observed_message), pages) if found else row

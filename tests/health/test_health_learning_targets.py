@@ -275,35 +275,6 @@ def test_sums_of_an_epoch_hold_graphs_until_its_end(ask):
     assert ask("memory_graph_retained", signals={"memory": (events[0], *events[2:])}).verdict != "warn"
 
 
-ACTS = {"loop": {"steps": 50, "forwards": {"compared": 50, "small": 50}}}
-
-
-@in_one_test(
-    ("name", "values", "signals", "verdict"),
-    [
-        ("reward", [20.0 - 0.5 * n for n in range(20)], ACTS, "warn"),
-        ("ep_return", [-100.0 - 5 * n + 9 * (n % 2) for n in range(20)], ACTS, "warn"),
-        ("reward", [9.0 + 0.5 * n for n in range(20)], ACTS, None),
-        ("reward", [20.0 + (n * 7) % 5 for n in range(20)], ACTS, None),
-        ("reward", [200.0 - 0.1 * n for n in range(20)], ACTS, None),  # as good as before
-        ("last_reward", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
-        ("f1_score", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
-        ("reward", [20.0 - 0.5 * n for n in range(20)], {}, None),  # nothing acts
-        ("mean_reward", [1.0 - 0.5 * n for n in range(20)], {"graphs": ({"step": 1},)}, "warn"),  # acts with gradients
-        ("return", [1.0 - 0.5 * n for n in range(20)], {"graphs": ({"step": 1},)}, None),  # of shares
-        (
-            "reward",
-            [1.0 - 0.5 * n for n in range(20)],
-            {"graphs": ({"step": 1},), "losses": ({"fn": "mse_loss"},)},
-            None,
-        ),
-    ],
-)
-def test_a_reward_that_falls(ask, make_series, name, values, signals, verdict):
-    found = ask("reward_falling", make_series(name, values, source="text"), signals=signals)
-    assert (found and found.verdict) == verdict
-
-
 @in_one_test(
     ("critic", "generator", "verdict"),
     [(-8.0, -15.0, "warn"), (-8.0, 0.0, None), (-0.01, -15.0, None), (8.0, -15.0, None)],
@@ -405,20 +376,3 @@ def test_the_loss_function_by_its_own_name_is_a_validation_loss(ask, make_series
     up = make_series(name, [1.0 - 0.1 * i for i in range(4)] + [0.7 + 0.06 * i for i in range(16)], "text")
     signals = {"losses": ({"fn": function, "calls": 300, "training": True},)}
     assert ask("overfitting", train, up, signals=signals).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("near", "far", "last", "calls", "verdict"),
-    [
-        (1.6, 1.5, 1.1, 400, "warn"),
-        (1e-5, 1e-5, 1.0, 400, "warn"),  # all embeddings are the same
-        (0.4, 2.0, 0.1, 400, None),
-        (1.0, 0.9, 0.5, 400, None),  # the hardest pairs of a batch, while the loss is below the margin
-        (1.6, 1.5, 1.1, 50, None),
-        (None, None, 1.1, 400, None),
-    ],
-)
-def test_triplets_that_are_not_separated(ask, near, far, last, calls, verdict):
-    told = {"fn": "triplet", "training": True, "calls": calls, "observed": 20, "line": "t.py:5", "margin": 1.0}
-    found = ask("triplet_swapped", signals={"losses": ({**told, "near": near, "far": far, "value_last": last},)})
-    assert (found and found.verdict) == verdict

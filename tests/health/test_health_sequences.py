@@ -182,35 +182,6 @@ def test_positions_hidden_by_the_attention_mask_count_in_the_loss(ask, pad, igno
     assert (found.verdict if found else None) == verdict
 
 
-@pytest.mark.parametrize(
-    ("tags", "form", "options", "verdict"),
-    [
-        (0.0, [32, 60], {"padding_idx": 0, "num_embeddings": 40}, "warn"),
-        (0.0, [1920], {"padding_idx": 0, "num_embeddings": 40}, "warn"),
-        (0.02, [32, 60], {"padding_idx": 0, "num_embeddings": 40}, None),  # the usual tag, also of some words
-        (0.0, [32, 60], {"num_embeddings": 40}, "warn"),
-        (0.0, [32, 60], {"num_embeddings": 4}, None),  # the words themselves, in another order
-        (0.0, [32, 60], {}, None),
-    ],
-)
-def test_tags_of_padding_in_the_loss(ask, tags, form, options, verdict):
-    model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
-    whole = {"shape": [32, 60], "dtype": "int64", "integer": True}
-    batches = tuple(
-        {
-            "phase": "train", "step": step, "samples": 32,
-            "leaves": [
-                {"path": "0", "role": "input", "zero": 0.5 + 0.01 * step, **whole},
-                {"path": "target", "role": "label", "zero": 0.5 + 0.01 * step + tags, **whole, "shape": form},
-            ],
-        }
-        for step in range(8)
-    )  # fmt: skip
-    loss = classifier(target={**whole, "shape": form, "min": 0, "max": 3}, classes=4)
-    found = ask("padding_in_loss", signals={"losses": (loss,), "models": (model,), "batches": batches})
-    assert (found.verdict if found else None) == verdict
-
-
 @in_one_test(
     ("scales", "verdict"),
     [
@@ -390,23 +361,4 @@ def test_positions_are_not_missed_where_the_loss_falls_without_them(ask, make_se
     looks = tuple({"step": step, "model": 0, "functions": [row]} for step in (1, 2, 3, 4))
     losses = make_series("loss", [0.69] * 5 + [last] * 40)
     found = ask("positions_missing", losses, signals={"tensors": looks, "batches": ({"step": 1, "phase": "train"},)})
-    assert (found and found.verdict) == verdict
-
-
-@pytest.mark.parametrize(
-    ("share", "end", "masked", "steps", "verdict"),
-    [
-        (0.02, 2.0, False, 500, "warn"),
-        (0.3, 2.0, False, 500, None),
-        (0.02, 0.5, False, 500, None),  # learns what it needs
-        (0.02, 2.0, True, 500, None),  # a causal mask shows the order, too
-        (0.02, 2.0, False, 60, None),
-    ],
-)
-def test_positions_that_are_small_beside_the_tokens(ask, make_series, share, end, masked, steps, verdict):
-    rows = [{"fn": "attention", "masked": masked, "unordered": False, "placed": share, "shape": [12, 12]}]
-    looks = tuple({"step": step, "functions": rows} for step in (1, 10, 100))
-    losses = make_series("loss", [3.0 - (3.0 - end) * min(1.0, n / 50) for n in range(steps)])
-    signals = {"tensors": looks, "batches": ({"step": 1, "phase": "train"},), "loop": {"steps": steps}}
-    found = ask("positions_missing", losses, signals={**signals, "losses": (classifier(classes=20),)})
     assert (found and found.verdict) == verdict

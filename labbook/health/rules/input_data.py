@@ -19,6 +19,9 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _SAMPLES = 500
+_RIGHT = 0.8
+_GAIN = 0.3
+_RENUMBERED = 100
 _FEWEST = 3
 _TABLES = ("Embedding", "EmbeddingBag", "VocabParallelEmbedding")
 _WEIGHTS = ("softmax", "attention")
@@ -348,3 +351,25 @@ def indices_inside(run: Run, signals: Signals) -> Outcome | None:
             )
             return Outcome("fail", observed, (message("health.called_in", line=facts.get("line", "")),))
     return None
+
+
+@check("classes_renumbered", family="data", tier=2, needs=("evaluations",))
+def classes_keep_their_numbers(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nearly all validation predictions are right if their classes are numbered otherwise.
+
+    Source: chosen by us (tier 2): in the last two phases of at least 100 samples the predicted classes stand for other
+    ones, each for its own, with an accuracy of at least 80 % that is 30 points above the real one, while the training
+    loss is below half of chance level.
+    """
+    loss = training_loss(run, signals)
+    last = signals.evaluations[-2:]
+    if isinstance(loss, Message) or loss.classes < 2 or len(last) < 2:
+        return None
+    if median(loss.values[-20:]) > 0.5 * math.log(loss.classes):
+        return None
+    for phase in last:
+        found, right = phase.get("renumbered") or 0.0, phase.get("accuracy") or 0.0
+        if phase.get("samples", 0) < _RENUMBERED or found < max(_RIGHT, right + _GAIN):
+            return None
+    facts = {"accuracy": last[-1].get("accuracy"), "renumbered": last[-1].get("renumbered")}
+    return Outcome("fail", message("health.classes_renumbered.found", **facts))

@@ -17,8 +17,8 @@ from labbook.health.evidence.held_out_metrics import (
     validation_accuracies,
     validation_losses,
 )
-from labbook.health.evidence.layer_history import Module, modules_of, roots_of
-from labbook.health.evidence.measurements import missing_reason, process_series, too_few_data, unobserved
+from labbook.health.evidence.layer_history import roots_of
+from labbook.health.evidence.measurements import finite_points, missing_reason, process_series, too_few_data, unobserved
 from labbook.health.evidence.training_kind import (
     CLASSIFIERS,
     TrainingLoss,
@@ -42,6 +42,10 @@ _FEWEST = 5
 _FEWEST_STEPS = 100
 _STILL = 2e-3
 _RARE = 0.9
+_PHASES = 3
+_BATCHES = 5
+_NEAR = (0.3, 3.0)
+_EXACT = 0.05
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
 _DISTANCES = frozenset({"mse", "mae", "rmse"})
 _MANY = 10_000
@@ -80,39 +84,6 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     if end > 1.3 * best or (memorised and end > 1.05 * best):
         return Outcome("warn" if len(since) >= 0.5 * len(losses) else "note", observed, p=trend.rising)
     return Outcome("ok", observed)
-
-
-@check("train_val_collapse_in_eval", family="convergence", tier=2, needs=("models",))
-def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
-    """Whether running statistics of batch norms are still near their initial values, and validation is much worse.
-
-    Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
-    """
-    steps = signals.loop.get("steps", 0)
-    initial = [share for m in modules_of(signals) if (share := _initial_share(m, steps)) is not None]
-    losses, training = validation_losses(run, signals), training_loss(run, signals)
-    if not initial or not steps or isinstance(training, Message) or not losses:
-        return None
-    end = median(training.values[-20:])
-    updated = 1 - max(initial)
-    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _always_in_training(signals):
-        return Outcome("ok", message("health.train_val_collapse_in_eval.ok", share=updated))
-    observed = message("health.train_val_collapse_in_eval.updated", share=updated, steps=steps)
-    evidence = message("health.train_val_collapse_in_eval.losses", training=end, validation=median(losses[-3:]))
-    return Outcome("warn", observed, (evidence,))
-
-
-def _always_in_training(signals: Signals) -> bool:
-    """Whether all validation that was seen ran in training mode."""
-    return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
-
-
-def _initial_share(module: Module, steps: int) -> float | None:
-    """Share of a batch norm's running statistics that is still their initial value."""
-    momentum = module.options.get("momentum")
-    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 <= momentum < 1:
-        return None
-    return float((1 - momentum) ** steps)
 
 
 @check("label_noise_or_shuffled", family="data", tier=2, needs=("losses",))
@@ -286,6 +257,35 @@ def _steadily_falling_loss(run: Run, signals: Signals, share: float) -> Training
 
 def _loss_facts(loss: TrainingLoss) -> dict[str, float]:
     return {"loss_first": median(loss.values[:3]), "loss_last": median(loss.values[-20:])}
+
+
+@check("metric_of_wrong_values", family="loop-bug", tier=2, needs=("evaluations",))
+def logged_loss_is_measured(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a logged validation loss is smaller than that of its batches by the number of the batches.
+
+    Source: chosen by us (tier 2): in at least 3 phases of 5 batches or more, all of them between 0.3 and 3 times the
+    mean over the batches divided by their number, as a total of the last batch or one divided twice is. A sum that was
+    divided by the samples is exactly the mean over the size of a batch, and left out.
+    """
+    phases = [phase for phase in signals.evaluations if len(phase.get("loss", {})) == 1]
+    batches = [phase.get("batches", 0) for phase in phases]
+    if len(phases) < max(_PHASES, len(signals.evaluations)) or min(batches) < _BATCHES or signals.trainings:
+        return None
+    measured = [next(iter(phase.get("loss", {}).values())) for phase in phases]
+    samples = [phase.get("samples", 0) for phase in phases]
+    for series in run.series:
+        kind, logged = metric_kind(series.name), finite_points(series)[1]
+        held_out = kind.quantity == "loss" and kind.split in ("val", "test") and not kind.running_best
+        if series.source == "probe" or not held_out or len(logged) != len(measured) or min(measured) <= 0:
+            continue
+        parts = [value / right for value, right in zip(logged, measured, strict=True)]
+        is_exact = all(abs(part * n / m - 1) < _EXACT for part, n, m in zip(parts, samples, batches, strict=True))
+        if is_exact or not all(_NEAR[0] < part * m < _NEAR[1] for part, m in zip(parts, batches, strict=True)):
+            continue
+        facts = {"name": series.name, "logged": logged[-1], "right": measured[-1], "batches": batches[-1]}
+        observed = message("health.metric_of_wrong_values.loss", times=1 / median(parts), **facts)
+        return Outcome("warn", observed, advice=message("health.metric_of_wrong_values.loss_advice"))
+    return None
 
 
 @check("accuracy_contradicts_loss", family="loop-bug", tier=2, needs=("losses",))
