@@ -165,3 +165,12 @@ def test_an_accuracy_far_below_guessing_is_no_sign_of_wrong_labels(ask, make_ser
         name: ask(name, *series, signals=signals) for name in ("accuracy_contradicts_loss", "label_noise_or_shuffled")
     }
     assert [name for name, one in found.items() if one is not None and one.verdict in ("warn", "fail")] == [named]
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.5, "fail"), (0.9, None)])
+def test_labels_are_known_without_a_loader(ask, make_series, accuracy, verdict):
+    """Tensors that the program cuts into batches itself; the test words have other ids than those of training."""
+    seen = tuple({"phase": "train", "step": n, "labels": {"histogram": {"0": 30, "1": 30}}} for n in range(1, 6))
+    loss = [0.7 * 0.97**i for i in range(200)]
+    fields = {"batches": seen, "losses": ({"fn": "cross_entropy", "calls": 200, "classes": 2},)}
+    assert judge(ask, make_series, "label_noise_or_shuffled", {"test_acc": [accuracy] * 6}, loss, **fields) == verdict

@@ -28,6 +28,7 @@ from labbook.health.evidence.training_kind import (
     training_losses,
 )
 from labbook.health.evidence.trend_tests import binomial_at_least, blocks, mann_kendall, median, theil_sen
+from labbook.health.rules.labels import label_counts
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
@@ -384,7 +385,7 @@ def _is_single_classifier(signals: Signals) -> bool:
 
 def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
     """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
-    counts = next((h for e in signals.prints if e.get("phase") == "train" and (h := e.get("histogram", {}))), {})
+    counts = label_counts(signals)
     total, accuracies = sum(counts.values()), validation_accuracies(run, signals)
     if total < 100 or len(counts) < 2 or len(accuracies) < 3 or signals.loop.get("steps", 0) < _FEWEST_STEPS:
         return None
