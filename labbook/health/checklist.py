@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from labbook.health.causes import explanations
 from labbook.health.evidence.measurements import has_trained, measured_series, missing_reason, unobserved
+from labbook.health.evidence.measurements import has_trained, missing_reason, unobserved
+from labbook.health.evidence.training_kind import has_fallen
 from labbook.health.rules import (
     activation,
     batch_order,
@@ -277,8 +279,9 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
     So is a regression loss on whole numbers, where the program computes an accuracy of them, steps so small that
+    So is a regression loss on whole numbers, where the program computes an accuracy of them, steps so small that
     nothing moved, or that the loss hardly falls, as a limit of the gradient may make them, and frozen random layers
-    where it falls by less than a tenth.
+    where it falls by less than a tenth. A squared error on probabilities that falls below a fifth does its work.
     """
     if row.verdict != "note" or row.observed_message is None:
         return row
@@ -292,6 +295,8 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
         found = found or all(updates.hardly_learns(run, one) for one in run.signals)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
+        fits = row.observed_message.key.endswith("binary") and all(has_fallen(run, one, 0.2) for one in run.signals)
+        found = found and not fits
     return _raise_row(row, Outcome("warn", row.observed_message), pages) if found else row
 
 
