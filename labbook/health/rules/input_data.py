@@ -367,9 +367,10 @@ def classes_keep_their_numbers(run: Run, signals: Signals) -> Outcome | None:
         return None
     if median(loss.values[-20:]) > 0.5 * math.log(loss.classes):
         return None
+    if max(phase.get("samples", 0) for phase in signals.evaluations) < _RENUMBERED:
+        return None
     for phase in last:
-        found, right = phase.get("renumbered") or 0.0, phase.get("accuracy") or 0.0
-        if phase.get("samples", 0) < _RENUMBERED or found < max(_RIGHT, right + _GAIN):
+        if (phase.get("renumbered") or 0.0) < max(_RIGHT, (phase.get("accuracy") or 0.0) + _GAIN):
             return None
     facts = {"accuracy": last[-1].get("accuracy"), "renumbered": last[-1].get("renumbered")}
     return Outcome("fail", message("health.classes_renumbered.found", **facts))

@@ -192,7 +192,8 @@ def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
             continue
         key = _trivial_values(metric, loss, signals)
         if key and is_measured_during_training(metric, run, signals):
-            facts = {"name": metric.name, "times": len(metric.values) - 1, "last": metric.values[-1]}
+            zeros = next((n for n, value in enumerate(metric.values[::-1]) if value), len(metric.values))
+            facts = {"name": metric.name, "times": zeros or len(metric.values) - 1, "last": metric.values[-1]}
             return Outcome("warn", message(key, **facts, **_loss_facts(loss)))
     return None
 
@@ -200,14 +201,14 @@ def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
 def _trivial_values(metric: HeldOutMetric, loss: TrainingLoss, signals: Signals) -> str:
     """Returns the key of the sentence on values of a metric that are trivial, or "".
 
-    zero: a score of found items is 0 in all values after the first, although the loss is too low for that, or in ten
-    and more where at least nine of ten labels are 0: all predictions are then.
+    zero: a score of found items is 0 in all values after the first, although the loss is too low for that, or at least
+    from a third of ten and more on where nine of ten labels are 0: all predictions are then.
     negative: R2 is negative, and does not rise. still: a distance hardly moves, or an accuracy of at most 0.6 over
     100 samples is the same in all values, although the training loss falls by another third after the first of them.
     """
     values, quantity = metric.values, metric.kind.quantity
-    if quantity in _ZERO_WITHOUT_ITEMS and not any(values[1:]):
-        is_rare = (loss.function.get("target", {}).get("zero") or 0.0) >= _RARE and len(values) >= 2 * _FEWEST
+    is_rare = (loss.function.get("target", {}).get("zero") or 0.0) >= _RARE and len(values) >= 2 * _FEWEST
+    if quantity in _ZERO_WITHOUT_ITEMS and not any(values[len(values) // 3 if is_rare else 1 :]):
         return "health.below_trivial_baseline.zero" if beats_label_shares(loss) or is_rare else ""
     if "r2" in name_words(metric.name):
         is_worse = max(values[1:]) < 0 and mann_kendall(values).rising > 0.2
