@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from labbook.health.causes import explanations
 from labbook.health.evidence.measurements import has_trained, measured_series, missing_reason, unobserved
-from labbook.health.evidence.measurements import has_trained, missing_reason, unobserved
 from labbook.health.evidence.training_kind import has_fallen
 from labbook.health.rules import (
     activation,

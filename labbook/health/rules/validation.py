@@ -41,12 +41,8 @@ _FEWEST = 5
 """Values from which on the course of a metric is judged, because shorter demos may not have learnt yet."""
 
 _FEWEST_STEPS = 100
-_STILL = 2e-3
-_RARE = 0.9
-_PHASES = 3
-_BATCHES = 5
-_NEAR = (0.3, 3.0)
-_EXACT = 0.05
+_STILL, _RARE = 2e-3, 0.9
+_NEAR, _EXACT = (0.3, 3.0), 0.05
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
 _DISTANCES = frozenset({"mse", "mae", "rmse"})
 _MANY = 10_000
@@ -265,27 +261,26 @@ def _loss_facts(loss: TrainingLoss) -> dict[str, float]:
 def logged_loss_is_measured(run: Run, signals: Signals) -> Outcome | None:
     """Whether a logged validation loss is smaller than that of its batches by the number of the batches.
 
-    Source: chosen by us (tier 2): in at least 3 phases of 5 batches or more, all of them between 0.3 and 3 times the
-    mean over the batches divided by their number, as a total of the last batch or one divided twice is. A sum that was
-    divided by the samples is exactly the mean over the size of a batch, and left out.
+    Source: chosen by us (tier 2): in at least 5 phases of 5 batches or more, all of them between 0.3 and 3 times the
+    mean over the batches divided by their number. A sum divided by the samples is the mean over the size of a batch.
     """
     phases = [phase for phase in signals.evaluations if len(phase.get("loss", {})) == 1]
     batches = [phase.get("batches", 0) for phase in phases]
-    if len(phases) < max(_PHASES, len(signals.evaluations)) or min(batches) < _BATCHES or signals.trainings:
+    if len(phases) < max(_FEWEST, len(signals.evaluations)) or min(batches) < _FEWEST or signals.trainings:
         return None
     measured = [next(iter(phase.get("loss", {}).values())) for phase in phases]
-    samples = [phase.get("samples", 0) for phase in phases]
-    for series in run.series:
+    sizes = [phase.get("samples", 0) / phase.get("batches", 1) for phase in phases]
+    for series in run.series if min(measured) > 0 else ():
         kind, logged = metric_kind(series.name), finite_points(series)[1]
-        held_out = kind.quantity == "loss" and kind.split in ("val", "test") and not kind.running_best
-        if series.source == "probe" or not held_out or len(logged) != len(measured) or min(measured) <= 0:
+        is_loss = kind.quantity == "loss" and kind.split in ("val", "test") and not kind.running_best
+        if series.source == "probe" or not is_loss or len(logged) != len(measured):
             continue
         parts = [value / right for value, right in zip(logged, measured, strict=True)]
-        is_exact = all(abs(part * n / m - 1) < _EXACT for part, n, m in zip(parts, samples, batches, strict=True))
+        is_exact = all(abs(part * size - 1) < _EXACT for part, size in zip(parts, sizes, strict=True))
         if is_exact or not all(_NEAR[0] < part * m < _NEAR[1] for part, m in zip(parts, batches, strict=True)):
             continue
-        facts = {"name": series.name, "logged": logged[-1], "right": measured[-1], "batches": batches[-1]}
-        observed = message("health.metric_of_wrong_values.loss", times=1 / median(parts), **facts)
+        facts = {"logged": logged[-1], "right": measured[-1], "batches": batches[-1], "times": 1 / median(parts)}
+        observed = message("health.metric_of_wrong_values.loss", name=series.name, **facts)
         return Outcome("warn", observed, advice=message("health.metric_of_wrong_values.loss_advice"))
     return None
 
