@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from labbook.health.causes import explanations
 from labbook.health.evidence.measurements import has_trained, measured_series, missing_reason, unobserved
-from labbook.health.evidence.training_kind import has_fallen
+from labbook.health.evidence.training_kind import hardly_learns, has_fallen
 from labbook.health.rules import (
     activation,
     batch_order,
@@ -291,7 +291,7 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
     if row.id == "clip_always_active":
         found = all(precision.clipping_slows(run, one) for one in run.signals)
     if row.id == "frozen_at_random":
-        found = found or all(updates.hardly_learns(run, one) for one in run.signals)
+        found = found or all(hardly_learns(run, one) for one in run.signals)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
         fits = row.observed_message.key.endswith("binary") and all(has_fallen(run, one, 0.2) for one in run.signals)

@@ -253,12 +253,6 @@ def _furthest(signals: Signals) -> float:
     return max((max(v) for v in ratios if len(v) >= _STREAK), default=0.0) * _steps_seen(parameters_of(signals))
 
 
-def hardly_learns(run: Run, signals: Signals) -> bool:
-    """Whether the loss falls by less than a tenth in at least 200 steps. Source: chosen by us."""
-    loss = training_loss(run, signals)
-    return not isinstance(loss, Message) and len(loss.values) >= 200 and not has_fallen(run, signals, 0.9)
-
-
 def stands_still(run: Run, signals: Signals) -> bool:
     """Whether no matrix can have moved by a hundred-thousandth in all steps, at a rate that is not warming up.
 
