@@ -7,37 +7,35 @@ from dataclasses import replace
 
 from labbook.health.causes import explanations
 from labbook.health.evidence.measurements import has_trained, measured_series, missing_reason, unobserved
+from labbook.health.evidence.training_kind import hardly_learns, has_fallen
 from labbook.health.rules import (
     activation,
-    batch_order,
     convergence,
     coverage,
     distributed,
     first_nonfinite,
+    frozen_layers,
     gradient,
-    image_scale,
     initial,
-    input_data,
-    labels,
     layer_axes,
     learning_targets,
+    logged_metrics,
     loop,
     loss_graph,
     memory_use,
     model_mode,
     normalisation,
     numeric,
-    padding,
     performance,
     precision,
     requested_settings,
     schedule,
-    sequence_targets,
     static_graphs,
     updates,
     validation,
     wiring,
 )
+from labbook.health.rules.data import batch_order, image_scale, input_data, labels, padding, sequence_targets
 from labbook.model.check import Check, CheckPages, CheckWording, Outcome, cases_of
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
@@ -53,6 +51,7 @@ _MODULES = (
     loss_graph,
     gradient,
     updates,
+    frozen_layers,
     activation,
     normalisation,
     layer_axes,
@@ -70,6 +69,7 @@ _MODULES = (
     learning_targets,
     convergence,
     validation,
+    logged_metrics,
     memory_use,
     performance,
     distributed,
@@ -277,8 +277,10 @@ def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages
 def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> CheckResult:
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
-    So is a regression loss on whole numbers, where the program computes an accuracy of them, and steps so small that
-    nothing moved, or that the loss hardly falls, as a limit of the gradient may make them.
+    So is a regression loss on whole numbers, where the program computes an accuracy of them, steps so small that
+    So is a regression loss on whole numbers, where the program computes an accuracy of them, steps so small that
+    nothing moved, or that the loss hardly falls, as a limit of the gradient may make them, and frozen random layers
+    where it falls by less than a tenth. A squared error on probabilities that falls below a fifth does its work.
     """
     if row.verdict != "note" or row.observed_message is None:
         return row
@@ -288,8 +290,12 @@ def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: 
         found = found or all(updates.stands_still(run, one) or updates.crawls(run, one) for one in run.signals)
     if row.id == "clip_always_active":
         found = all(precision.clipping_slows(run, one) for one in run.signals)
+    if row.id == "frozen_at_random":
+        found = found or all(hardly_learns(run, one) for one in run.signals)
     if row.id == "regression_loss_for_classes":
         found = any(s.source != "probe" and metric_kind(s.name).quantity == "accuracy" for s in run.series)
+        fits = row.observed_message.key.endswith("binary") and all(has_fallen(run, one, 0.2) for one in run.signals)
+        found = found and not fits
     return _raise_row(row, Outcome("warn", row.observed_message), pages) if found else row
 
 

@@ -245,6 +245,16 @@ def test_a_wide_layer_between_linear_ones(ask, make_model, middle, feeds, verdic
     assert (answer and answer.verdict) == verdict
 
 
+@pytest.mark.parametrize(
+    ("widths", "verdict"),
+    [((2, 16, 16, 1), "warn"), ((10, 64, 64, 10), "warn"), ((16, 16, 16, 16), "note"), ((64, 8, 8, 64), "note")],
+)
+def test_a_chain_of_linear_layers(ask, make_model, widths, verdict):
+    options = {i + 1: {"in_features": widths[i], "out_features": widths[i + 1]} for i in range(3)}
+    model = make_model("Linear", "Linear", "Linear", options=options, feeds=[[1, 2], [2, 3]])
+    assert ask("missing_nonlinearity", signals={"models": (model,)}).verdict == verdict
+
+
 def test_order_of_layers(ask, make_model):
     wide = {i: {"in_features": 100, "out_features": 100} for i in (1, 2)}
     model = make_model("Linear", "Linear", options=wide, feeds=[[1, 2]])

@@ -54,14 +54,16 @@ def test_frozen_random_features_are_a_finding_where_the_loss_stays_at_chance(
         parameter["trainable"] = number == 3
         parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
 
-    def rows(fall):
-        losses = [2.31 * math.exp(-fall * i) + 0.01 * math.sin(i * i) for i in range(150)]
-        function = {"fn": "cross_entropy", "classes": 10, "calls": 150}
+    def rows(fall, count=150):
+        losses = [2.31 * math.exp(-fall * i) + 0.01 * math.sin(i * i) for i in range(count)]
+        function = {"fn": "cross_entropy", "classes": 10, "calls": count}
         signals = {"models": (model,), "losses": (function,), "loop": {"optimizers": 1}}
         return rows_of(make_run(make_series("loss", losses), make_series("lr", [0.1] * 150), signals=signals))
 
     assert rows(0.0)["frozen_at_random"].verdict == "warn" and rows(0.02)["frozen_at_random"].verdict == "note"
     assert rows(0.0)["loss_at_chance"].explained_by == "frozen_at_random"
+    assert rows(0.0002, 400)["frozen_at_random"].verdict == "warn"  # hardly learns
+    assert rows(0.002, 400)["frozen_at_random"].verdict == "note"
 
 
 @pytest.mark.parametrize(("rank", "verdict"), [((4, 4), None), ((4, 6), "warn")])

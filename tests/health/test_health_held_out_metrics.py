@@ -115,13 +115,21 @@ def test_an_accuracy_as_by_guessing_where_labels_are_not_known(ask, make_series,
 
 
 @pytest.mark.parametrize(
-    ("zeros", "end", "verdict"), [(0.97, 0.13, "not observed"), (0.97, 0.05, "warn"), (0.85, 0.15, "warn")]
+    ("zeros", "end", "values", "verdict"),
+    [
+        (0.97, 0.13, 6, "not observed"),
+        (0.97, 0.13, 12, "warn"),  # long enough: all predictions are negative
+        (0.6, 0.7, 12, "not observed"),
+        (0.97, 0.05, 6, "warn"),
+        (0.85, 0.15, 6, "warn"),
+    ],
 )
-def test_f1_of_0_is_trivial_where_the_loss_beats_the_entropy_of_the_labels(ask, make_series, zeros, end, verdict):
+def test_f1_of_0_is_trivial_where_the_loss_is_low_or_labels_are_rare(ask, make_series, zeros, end, values, verdict):
     loss = [0.7 * (end / 0.7) ** (i / 180) for i in range(200)]
     binary = {"fn": "bce_with_logits", "training": True, "calls": 200, "step": 1, "observed": 20}
     fields = {"losses": ({**binary, "target": {"min": 0.0, "max": 1.0, "zero": zeros}},)}
-    assert judge(ask, make_series, "below_trivial_baseline", {"val_f1": [0.0] * 6}, loss, **fields) == verdict
+    metrics = {"val_f1": [0.04, 0.01, *[0.0] * (values - 2)] if values > 6 else [0.0] * values}
+    assert judge(ask, make_series, "below_trivial_baseline", metrics, loss, values, **fields) == verdict
 
 
 @pytest.mark.parametrize(("columns", "accuracies", "named"), [(1, [0.5] * 6, True), (2, [0.5] * 6, False)])
@@ -167,3 +175,12 @@ def test_weights_of_the_classes_cost_accuracy_and_one_answer_for_all_is_none_of_
     losses = ({"fn": "cross_entropy", "training": True, "calls": 500, "weight": weight},)
     signals = {"prints": prints, "evaluations": phases, "losses": losses, "loop": {"steps": 500}}
     assert ask("below_trivial_baseline", signals=signals).verdict == verdict
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.5, "fail"), (0.9, None)])
+def test_labels_are_known_without_a_loader(ask, make_series, accuracy, verdict):
+    """Tensors that the program cuts into batches itself; the test words have other ids than those of training."""
+    seen = tuple({"phase": "train", "step": n, "labels": {"histogram": {"0": 30, "1": 30}}} for n in range(1, 6))
+    loss = [0.7 * 0.97**i for i in range(200)]
+    fields = {"batches": seen, "losses": ({"fn": "cross_entropy", "calls": 200, "classes": 2},)}
+    assert judge(ask, make_series, "label_noise_or_shuffled", {"test_acc": [accuracy] * 6}, loss, **fields) == verdict

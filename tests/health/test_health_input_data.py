@@ -45,11 +45,13 @@ def test_of_several_inputs_the_largest_one_is_shown(ask, make_model, looks):
     assert ask("input_not_normalised", signals=signals).observed == "mean 0.2, standard deviation 1"
 
 
-@pytest.mark.parametrize("first", ["BatchNorm1d", "LayerNorm", "Embedding"])
-def test_a_model_may_normalise_its_inputs_itself(ask, make_model, looks, first):
-    signals = {**batches(mean=110.0, std=70.0, max=255.0), **chain(make_model, looks, first, "Linear")}
+@pytest.mark.parametrize("layers", [["BatchNorm1d"], ["LayerNorm"], ["Embedding"], ["Conv2d", "BatchNorm2d"]])
+def test_a_model_may_normalise_its_inputs_itself(ask, make_model, looks, layers):
+    signals = {**batches(mean=110.0, std=70.0, max=255.0), **chain(make_model, looks, *layers, "Linear")}
+    for model in signals["models"]:
+        model["feeds"] = [[1, 2]]
     found = ask("input_not_normalised", signals=signals)
-    assert found.verdict == "ok" and found.observed.endswith("; the first layer is a norm or a lookup table")
+    assert found.verdict == "ok" and found.observed.endswith("a norm or a lookup table, or a norm follows it")
 
 
 @in_one_test(
@@ -306,16 +308,6 @@ def test_classes_only_in_validation(ask):
 LOADER = {"index": 0, "batch_size": 32, "length": 640, "batches": 20, "shuffle": True, "sampler": "RandomSampler"}
 
 
-def test_the_first_batch_again_and_again(ask):
-    begun = [{"loader": 0, "phase": "train", "epoch": i, "batches": 1, "prints": ["a"]} for i in range(4)]
-    begun += [{"loader": 0, "phase": "train", "epoch": i, "batches": 1, "prints": []} for i in range(4, 60)]
-    assert ask("same_batch_every_step", signals={"prints": tuple(begun), "loaders": (LOADER,)}).verdict == "fail"
-    whole = {**LOADER, "batches": 1, "length": 32}
-    assert ask("same_batch_every_step", signals={"prints": tuple(begun), "loaders": (whole,)}).verdict == "ok"
-    by_hand = tuple({**e, "loader": None} for e in begun)
-    assert ask("same_batch_every_step", signals={"prints": by_hand}).verdict == "ok"
-
-
 def test_the_same_order_in_each_epoch(ask):
     def signals(**loader):
         return {"prints": tuple({**epoch([0] * 640), "epoch": e} for e in range(3)), "loaders": ({**LOADER, **loader},)}
@@ -329,17 +321,6 @@ def test_the_same_order_in_each_epoch(ask):
     assert ask("order_identical_each_epoch", signals=signals(sampler="ByLength")).verdict == "note"
     anew = {"prints": tuple(epoch([0] * 640, e) for e in range(3)), "loaders": (LOADER,)}
     assert ask("order_identical_each_epoch", signals=anew).verdict == "ok"
-
-
-@pytest.mark.parametrize(
-    ("check", "iterable"), [("iterable_dataset_duplicated", True), ("worker_duplicate_randomness", False)]
-)
-def test_what_comes_once_from_every_worker(ask, check, iterable):
-    twice = {"loader": 0, "phase": "train", "epoch": 0, "prints": [p for p in "abcdefgh" for _ in (0, 1)]}
-    signals = {"prints": (twice,), "loaders": ({**LOADER, "workers": 2, "iterable": iterable},)}
-    assert ask(check, signals=signals).verdict == "fail"
-    once = {"prints": ({**twice, "prints": list("abcdefgh")},), "loaders": signals["loaders"]}
-    assert ask(check, signals=once) is None
 
 
 def test_samples_in_training_and_validation(ask):

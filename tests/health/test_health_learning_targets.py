@@ -275,27 +275,6 @@ def test_sums_of_an_epoch_hold_graphs_until_its_end(ask):
     assert ask("memory_graph_retained", signals={"memory": (events[0], *events[2:])}).verdict != "warn"
 
 
-ACTS = {"loop": {"steps": 50, "forwards": {"compared": 50, "small": 50}}}
-
-
-@in_one_test(
-    ("name", "values", "signals", "verdict"),
-    [
-        ("reward", [20.0 - 0.5 * n for n in range(20)], ACTS, "warn"),
-        ("ep_return", [-100.0 - 5 * n + 9 * (n % 2) for n in range(20)], ACTS, "warn"),
-        ("reward", [9.0 + 0.5 * n for n in range(20)], ACTS, None),
-        ("reward", [20.0 + (n * 7) % 5 for n in range(20)], ACTS, None),
-        ("reward", [200.0 - 0.1 * n for n in range(20)], ACTS, None),  # as good as before
-        ("last_reward", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
-        ("f1_score", [20.0 - 0.5 * n for n in range(20)], ACTS, None),
-        ("reward", [20.0 - 0.5 * n for n in range(20)], {}, None),  # nothing acts
-    ],
-)
-def test_a_reward_that_falls(ask, make_series, name, values, signals, verdict):
-    found = ask("reward_falling", make_series(name, values, source="text"), signals=signals)
-    assert (found and found.verdict) == verdict
-
-
 @in_one_test(
     ("critic", "generator", "verdict"),
     [(-8.0, -15.0, "warn"), (-8.0, 0.0, None), (-0.01, -15.0, None), (8.0, -15.0, None)],

@@ -164,6 +164,17 @@ def test_class_numbers_as_values(rows_of, make_run, make_series, target, name, v
     assert (rows["regression_loss_for_classes"].verdict if "regression_loss_for_classes" in rows else None) == verdict
 
 
+@pytest.mark.parametrize(("end", "verdict"), [(0.09, "warn"), (0.01, "note")])
+def test_probabilities_that_a_squared_error_fits_well(rows_of, make_run, make_series, end, verdict):
+    leaf = {"path": "target", "role": "label", "shape": [32, 10], "min": 0.0, "max": 1.0, "mean": 0.1, "zero": 0.9}
+    batches = tuple({"phase": "train", "step": step, "samples": 32, "leaves": [leaf]} for step in (1, 2, 3))
+    losses = make_series("loss", [0.1 - (0.1 - end) * min(1.0, n / 80) for n in range(120)])
+    accuracy = make_series("test accuracy", [0.2, 0.3, 0.3], "text")
+    signals = {**loss(fn="mse_loss", unit_range=1.0), "batches": batches}
+    rows = rows_of(make_run(losses, accuracy, signals=signals))
+    assert rows["regression_loss_for_classes"].verdict == verdict
+
+
 def test_a_loss_without_a_lowest_value_gets_advice_about_its_formula(ask, make_series):
     found = ask("loss_diverging", make_series("loss", [0.4 - 0.1 * i**2 for i in range(200)]))
     assert found.verdict == "fail" and "sign of each term" in found.advice

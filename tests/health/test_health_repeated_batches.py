@@ -58,3 +58,24 @@ def test_workers_that_draw_alike(ask):
     assert ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": (single,)}) is None
     kept = ask("worker_duplicate_randomness", signals={"prints": prints, "loaders": ({**single, "generator": "rng"},)})
     assert kept.verdict == "warn" and "`rng`" in str(kept.evidence)
+
+
+def test_the_first_batch_again_and_again(ask):
+    begun = [{"loader": 0, "phase": "train", "epoch": i, "batches": 1, "prints": ["a"]} for i in range(4)]
+    begun += [{"loader": 0, "phase": "train", "epoch": i, "batches": 1, "prints": []} for i in range(4, 60)]
+    assert ask("same_batch_every_step", signals={"prints": tuple(begun), "loaders": (LOADER,)}).verdict == "fail"
+    whole = {**LOADER, "batches": 1, "length": 32}
+    assert ask("same_batch_every_step", signals={"prints": tuple(begun), "loaders": (whole,)}).verdict == "ok"
+    by_hand = tuple({**e, "loader": None} for e in begun)
+    assert ask("same_batch_every_step", signals={"prints": by_hand}).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("check", "iterable"), [("iterable_dataset_duplicated", True), ("worker_duplicate_randomness", False)]
+)
+def test_what_comes_once_from_every_worker(ask, check, iterable):
+    twice = {"loader": 0, "phase": "train", "epoch": 0, "prints": [p for p in "abcdefgh" for _ in (0, 1)]}
+    signals = {"prints": (twice,), "loaders": ({**LOADER, "workers": 2, "iterable": iterable},)}
+    assert ask(check, signals=signals).verdict == "fail"
+    once = {"prints": ({**twice, "prints": list("abcdefgh")},), "loaders": signals["loaders"]}
+    assert ask(check, signals=once) is None

@@ -182,28 +182,6 @@ def test_positions_hidden_by_the_attention_mask_count_in_the_loss(ask, pad, igno
     assert (found.verdict if found else None) == verdict
 
 
-@pytest.mark.parametrize(
-    ("tags", "form", "verdict"), [(0.0, [32, 60], "warn"), (0.0, [1920], "warn"), (0.02, [32, 60], None)]
-)  # tag 0 of some words, too: it is the usual tag, not that of the padding
-def test_tags_of_padding_in_the_loss(ask, tags, form, verdict):
-    options = {"padding_idx": 0, "num_embeddings": 40}
-    model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
-    whole = {"shape": [32, 60], "dtype": "int64", "integer": True}
-    batches = tuple(
-        {
-            "phase": "train", "step": step, "samples": 32,
-            "leaves": [
-                {"path": "0", "role": "input", "zero": 0.5 + 0.01 * step, **whole},
-                {"path": "target", "role": "label", "zero": 0.5 + 0.01 * step + tags, **whole, "shape": form},
-            ],
-        }
-        for step in range(8)
-    )  # fmt: skip
-    loss = classifier(target={**whole, "shape": form, "min": 0, "max": 3}, classes=4)
-    found = ask("padding_in_loss", signals={"losses": (loss,), "models": (model,), "batches": batches})
-    assert (found.verdict if found else None) == verdict
-
-
 @in_one_test(
     ("scales", "verdict"),
     [

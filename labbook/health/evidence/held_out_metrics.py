@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from labbook.frozen import dataclass
 from labbook.health.evidence.measurements import finite_points
 from labbook.health.evidence.training_batches import training_loaders
-from labbook.health.evidence.training_kind import training_losses
-from labbook.health.evidence.trend_tests import mann_kendall, median
+from labbook.health.evidence.training_kind import CLASSIFIERS, training_losses
+from labbook.health.evidence.trend_tests import binomial_at_least, mann_kendall, median
 from labbook.model.metric_kinds import QUANTITIES, SPLITS, MetricKind, metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.series import Series
@@ -31,6 +31,8 @@ _RISING_IF_WORSE = ("error", "perplexity")
 
 _NUMBERED = re.compile(r"(?<![A-Za-z0-9@])\d")
 """A number of a class, task or layer, as in `iou_3`; that of `recall@10` is a cut-off."""
+
+_FEW = 20
 
 _KNOWN = {quantity: {*words.split()} | _MEANS | SPLITS.keys() for quantity, _, words in QUANTITIES}
 
@@ -151,3 +153,25 @@ def as_shares(values: Sequence[float]) -> list[float]:
     if not values or min(values) < 0 or max(values) > 100:
         return []
     return [v / 100 for v in values] if max(values) > 1 else list(values)
+
+
+def is_single_classifier(signals: Signals) -> bool:
+    """Returns whether the training has one loss function, of classes, with one label a sample or pixel."""
+    losses = training_losses(signals)
+    if len(losses) != 1 or losses[0].get("fn") not in CLASSIFIERS or losses[0].get("weight") or losses[0].get("soft"):
+        return False
+    scores, target = losses[0].get("input", {}).get("shape", ()), losses[0].get("target", {}).get("shape", ())
+    pixels = len(scores) == 4 and len(target) == 3
+    samples = {b.get("samples", 0) for b in signals.batches if b.get("phase") == "train"}
+    return losses[0].get("classes", 0) > 2 and (pixels or (len(target) == 1 and target[0] in samples))
+
+
+def is_below_guessing(signals: Signals, accuracy: float, classes: int) -> bool:
+    """Returns whether an accuracy is so low that guessing among the classes has it with a probability under 0.0001."""
+    samples = validation_samples(signals)
+    return samples >= _FEW and binomial_at_least(round(accuracy * samples) + 1, samples, 1 / classes) >= 1 - 1e-4
+
+
+def validation_samples(signals: Signals) -> int:
+    """Returns the number of samples of the largest validation phase."""
+    return max((phase.get("samples", 0) for phase in signals.evaluations), default=0)

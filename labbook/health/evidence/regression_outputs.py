@@ -6,14 +6,18 @@ import math
 
 from labbook.frozen import dataclass
 from labbook.health.evidence.layer_history import Module, roots_of
+from labbook.health.evidence.training_kind import is_the_whole_loss, training_loss
 from labbook.health.evidence.trend_tests import mean
 from labbook.model.events.data_kinds import Batch, Leaf
+from labbook.model.message import Message
+from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _SETTLED = 5
 _LATE = 50
 _CONFIRMED = 3
 _FEWEST = 8
+_FEWEST_STEPS = 100
 _COLLAPSED = 1e-3
 
 
@@ -83,6 +87,26 @@ def single_outputs(signals: Signals) -> list[Single]:
         if len(seen) >= _CONFIRMED and level > 0:
             found.append(Single(root, [s for s, _, _ in seen], [d for _, d, _ in seen], level))
     return found
+
+
+def unexplained_share(run: Run, signals: Signals) -> tuple[float, float] | None:
+    """Mean squared error over the last 50 steps, and the variance of the targets, which a constant output reaches.
+
+    `None` unless that error is the whole loss of a training of at least 100 steps.
+    """
+    loss, variance = training_loss(run, signals), target_variance(signals)
+    if isinstance(loss, Message) or variance is None or len(loss.values) < _FEWEST_STEPS:
+        return None
+    if (loss.function.get("fn"), loss.function.get("reduction")) != ("mse_loss", "mean"):
+        return None
+    return (mean(loss.values[-50:]), variance) if is_the_whole_loss(run, signals, loss.function) else None
+
+
+def target_variance(signals: Signals) -> float | None:
+    """Variance of all values of the targets of the training batches that were looked at; `None` below three batches."""
+    seen = [leaf for batch in signals.batches if (leaf := target_of(batch)) is not None]
+    parts = [(leaf.get("mean"), leaf.get("std")) for leaf in seen if not leaf.get("bad")]
+    return _deviation(parts) ** 2 or None if len(parts) >= _CONFIRMED else None
 
 
 def _deviation(parts: list[tuple[float | None, float | None]]) -> float:

@@ -88,6 +88,12 @@ def has_fallen(run: Run, signals: Signals, share: float) -> bool:
     return not isinstance(loss, Message) and median(loss.values[-20:]) < share * median(loss.values[:3])
 
 
+def hardly_learns(run: Run, signals: Signals) -> bool:
+    """Whether the loss falls by less than a tenth in at least 200 steps. Source: chosen by us."""
+    loss = training_loss(run, signals)
+    return not isinstance(loss, Message) and len(loss.values) >= 200 and not has_fallen(run, signals, 0.9)
+
+
 def beats_label_shares(loss: TrainingLoss) -> bool:
     """Whether a loss ends lower than a model reaches that knows only how frequent each label is.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from labbook.health.evidence.layer_history import Module, functions_of, modules_of, roots_of
 from labbook.health.evidence.measurements import too_few_data
-from labbook.health.evidence.regression_outputs import single_outputs
+from labbook.health.evidence.regression_outputs import single_outputs, unexplained_share
 from labbook.health.evidence.training_kind import (
     acts_in_environment,
     has_bootstrapped_targets,
@@ -121,6 +121,9 @@ def not_saturated(run: Run, signals: Signals) -> Outcome | None:
     Source: DeepDiagnosis, beyond 5 (0 of 12 healthy runs); median over dense steps. Only a hint where the first steps
     did not saturate it and the loss has halved since: weights grow until the model is sure of its training data.
     """
+    output = _judge_output(run, signals)
+    if output is not None:
+        return output
     every = modules_of(signals)
     worst: tuple[float, Module] | None = None
     for module in every:
@@ -135,6 +138,26 @@ def not_saturated(run: Run, signals: Signals) -> Outcome | None:
         has_learnt = module.last_values("sat", len(module.history))[0] <= 0.5 and has_halved(run, signals)
         return Outcome("note" if has_learnt else "fail", observed, where={"module": module.name})
     return Outcome("ok", message("health.saturated_activation.ok", share=share))
+
+
+def _judge_output(run: Run, signals: Signals) -> Outcome | None:
+    """An output sigmoid or tanh that is flat for most values, while the squared error is above what a constant has."""
+    share = unexplained_share(run, signals)
+    if share is None or share[0] <= share[1]:
+        return None
+    rows: list[tuple[Message | str, str, _History]]
+    rows = [(m.label, m.name, m.history) for m in modules_of(signals) if m.type in ("Sigmoid", "Tanh")]
+    rows += [
+        (message("health.dead_relu.function", function=fn, line=line), "", history)
+        for (fn, line), history in functions_of(signals).items()
+    ]
+    for layer, name, history in rows:
+        flat = [sat for _, row in history if (sat := row.get("sat")) is not None]
+        if len(flat) >= _CONFIRMED and median(flat) > 0.5:
+            facts = {"share": median(flat), "layer": layer, "loss": share[0], "variance": share[1]}
+            observed = message("health.saturated_activation.output", **facts)
+            return Outcome("fail", observed, where={"module": name})
+    return None
 
 
 def saturated_share(module: Module, every: Sequence[Module]) -> float | None:
@@ -215,10 +238,11 @@ def activations_between(run: Run, signals: Signals) -> Outcome | None:
     """Whether the output of one linear or convolution layer is, but for a dropout, directly the input of another.
 
     Source: NeuraLint, UMLAUT. A narrow layer in between, as in low-rank adapters, is on purpose. A warning is a logical
-    invariant: the product of two matrices has no rank above its smaller side, so that a wider layer between two linear
-    ones, which nothing else reads, adds nothing. All else is a note.
+    invariant: a product of matrices has no rank above its smallest side, so that a layer between linear ones that is
+    wider than what they take and give, and that nothing else reads, adds nothing. All else is a note.
     """
     found, useless = [], []
+    ends: dict[tuple[int, int], tuple[float, float]] = {}
     feeds = _connected_pairs(signals)
     readers = Counter(
         (first.model, first.number) for first, second in feeds if not second.type.startswith(("Dropout", "Identity"))
@@ -229,8 +253,12 @@ def activations_between(run: Run, signals: Signals) -> Outcome | None:
         if both and given and middle and returned and middle >= min(given, returned):
             pair = message("health.missing_nonlinearity.pair", first=first.label, second=second.label)
             found.append(pair)
-            if first.type == "Linear" and middle > max(given, returned) and readers[first.model, first.number] == 1:
-                useless.append(pair)
+            if first.type == "Linear" and readers[first.model, first.number] == 1:
+                # What the chain of linear layers up to here takes, and the widest layer inside it.
+                taken, widest = ends.get((first.model, first.number), (given, 0.0))
+                ends[second.model, second.number] = taken, max(widest, middle)
+                if middle > max(given, returned) or max(widest, middle) > max(taken, returned):
+                    useless.append(pair)
     times = message("health.missing_nonlinearity.times", times=len(found))
     return Outcome("warn" if useless else "note", times, tuple((useless or found)[:5])) if found else None
 

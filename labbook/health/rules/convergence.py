@@ -8,7 +8,14 @@ from itertools import pairwise
 
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import finite_points, process_series, too_few_data, unobserved
-from labbook.health.evidence.training_kind import TrainingLoss, is_contrastive, is_pretrained, training_loss
+from labbook.health.evidence.regression_outputs import unexplained_share
+from labbook.health.evidence.training_kind import (
+    TrainingLoss,
+    is_contrastive,
+    is_pretrained,
+    may_rise,
+    training_loss,
+)
 from labbook.health.evidence.trend_tests import (
     blocks,
     mann_kendall,
@@ -20,7 +27,7 @@ from labbook.health.evidence.trend_tests import (
     variance,
     welch,
 )
-from labbook.health.rules.labels import label_counts
+from labbook.health.rules.data.labels import label_counts
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -29,6 +36,7 @@ from labbook.model.signals import Signals
 _FEWEST = 100
 _BLOCKS = 20
 _CHANCE = 0.03
+_LEFT = 0.98
 _LISTED = 199
 """Classes up to which all are counted: a histogram has the 200 most frequent ones."""
 
@@ -37,6 +45,8 @@ _A_CLASS = 30
 
 _BOTTOMLESS = 1000.0
 """Source: chosen by us; likelihoods of continuous values are negative, but not by that much."""
+
+_ACCELERATING = 20.0
 
 _EXPECTED_FALL = 0.15
 """The least fall that is expected of a training, as a share of the loss. Source: chosen by us."""
@@ -119,11 +129,14 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier's loss ends at chance level and was never clearly below it.
 
     Source: within 3 % of ln K over the last 50 values without a trend (0 of 14 healthy runs), or of the entropy of the
-    labels where they are known. Contrastive losses, whose classes are the batch, are left out.
+    labels where they are known. Contrastive losses, whose classes are the batch, are left out. A mean squared error is
+    compared with the variance of its targets, which a constant output reaches (chosen by us: 98 %).
     """
     loss = training_loss(run, signals)
     if isinstance(loss, Message):
         return unobserved(loss)
+    if loss.function.get("fn") == "mse_loss":
+        return _judge_squared_error(run, signals, loss)
     if loss.classes < 2 or is_contrastive(loss.function) or loss.function.get("reduction") == "sum":
         return None
     values = loss.values[_warm_up(run, signals, loss) :]
@@ -139,6 +152,18 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
             evidence = message("health.loss_at_chance.test", classes=loss.classes, p=trend.falling)
             return Outcome("fail", observed, (evidence,))
     return Outcome("ok", message("health.loss_at_chance.ok", loss=last, chance=levels[0]))
+
+
+def _judge_squared_error(run: Run, signals: Signals, loss: TrainingLoss) -> Outcome | None:
+    values, share = loss.values[_warm_up(run, signals, loss) :], unexplained_share(run, signals)
+    if share is None or len(values) < _FEWEST:
+        return None
+    last, level = share
+    observed = message("health.loss_at_chance.variance", loss=last, variance=level)
+    settled = mann_kendall(values[len(values) // 2 :]).falling > 0.01
+    if last > _LEFT * level and min(blocks(values, _BLOCKS)) > 0.9 * level and settled:
+        return Outcome("warn", observed)
+    return Outcome("ok", observed)
 
 
 def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:
@@ -212,10 +237,20 @@ def _leaps_at_once(values: Sequence[float], signals: Signals) -> bool:
 
 
 def _without_bottom(run: Run, signals: Signals) -> Outcome | None:
-    """A single loss that falls below minus 1000 times what it was at the beginning: it has no lowest value."""
+    """A single loss that falls far below 0 beside what it was at the beginning: it has no lowest value.
+
+    Below minus 1000 times of it, or 20 times if it falls faster and faster and no policy acts.
+    """
     series = process_series(run, signals, "loss")
     steps, values = finite_points(series[0]) if len(series) == 1 else ([], [])
-    if len(values) < 20 or median(values[-5:]) > -_BOTTOMLESS * max(1.0, abs(values[0])):
+    if len(values) < 20:
+        return None
+    depth = -median(values[-5:]) / max(1.0, abs(values[0]))
+    parts = blocks(values, 8)
+    faster = len(values) >= _FEWEST and all(
+        a - b < b - c for a, b, c in zip(parts[3:], parts[4:], parts[5:], strict=False)
+    )
+    if depth < (_ACCELERATING if faster and not may_rise(run, signals) else _BOTTOMLESS):
         return None
     observed = message("health.loss_diverging.unbounded", first=values[0], last=values[-1])
     below = next(s for s, v in zip(steps, values, strict=True) if v < 0)

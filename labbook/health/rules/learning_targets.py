@@ -69,6 +69,24 @@ def pairs_differ(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("triplet_swapped", family="loop-bug", tier=2, needs=("losses",))
+def triplets_separate(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the positives of a triplet loss end as far away as its negatives, and the loss at its margin or above.
+
+    Source: Schroff et al. 2015; chosen by us (tier 2): after 100 calls, a distance within 2 % or larger, and 90 % of
+    the margin. Swapped arguments do so, and embeddings that are all the same.
+    """
+    for loss in training_losses(signals):
+        near, far, margin = loss.get("near"), loss.get("far"), loss.get("margin") or 0.0
+        if loss.get("fn") != "triplet" or near is None or far is None or loss.get("calls", 0) < _STEPS // 2:
+            continue
+        if near >= 0.98 * far and (loss.get("value_last") or 0.0) >= 0.9 * margin > 0:
+            line = loss.get("line", "")
+            observed = message("health.triplet_swapped.apart", near=near, far=far, calls=loss.get("calls", 0))
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+    return None
+
+
 @check("contrastive_temperature", family="loop-bug", tier=2, needs=("losses",))
 def similarities_are_sharp(run: Run, signals: Signals) -> Outcome | None:
     """Whether the range of all similarities is too small for a contrastive loss to fall, as with `* temperature`.
@@ -130,15 +148,17 @@ def reward_rises(run: Run, signals: Signals) -> Outcome | None:
     """Whether the reward of a policy that acts falls over the whole training.
 
     Source: chosen by us (tier 2): over at least 8 values, the median of the last third lies 5 % below that of the
-    first (Mann-Kendall p < 0.001), or 20 % (p < 0.01): a policy that collapses early stays where it is.
+    first (Mann-Kendall p < 0.001), or 20 % (p < 0.01): a policy that collapses early stays where it is. One that
+    acts with gradients is known by a reward beside a loss that is no loss function; returns may be those of shares.
     """
+    words = _REWARDS
     if not acts_in_environment(signals):
-        return None
+        if training_losses(signals) or not signals.graphs:
+            return None
+        words = _REWARDS - {"return", "returns"}
     for series in run.series:
         kind, values = metric_kind(series.name), finite_points(series)[1]
-        is_reward = (
-            kind.quantity == "reward" and kind.direction == "max" and bool(_REWARDS & set(name_words(series.name)))
-        )
+        is_reward = kind.quantity == "reward" and kind.direction == "max" and bool(words & set(name_words(series.name)))
         if series.source == "probe" or not is_reward or kind.running_best or len(values) < _FEWEST_REWARDS:
             continue
         third = len(values) // 3

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from labbook.health.evidence.held_out_metrics import is_held_out
-from labbook.health.evidence.layer_history import modules_of
+import math
+
+from labbook.health.evidence.held_out_metrics import is_held_out, validation_losses
+from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
 from labbook.health.evidence.training_batches import training_loaders
-from labbook.health.evidence.training_kind import acts_in_environment, has_opposed_optimizers, training_losses
+from labbook.health.evidence.training_kind import (
+    acts_in_environment,
+    has_opposed_optimizers,
+    training_loss,
+    training_losses,
+)
+from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import Evaluation
-from labbook.model.message import message
+from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -178,3 +186,36 @@ def _dropout_found(verdict: str, calls: int, batches: int, line: str) -> Outcome
     place = place_of(line)
     observed = message("health.dropout_active_in_eval.active", calls=calls, batches=batches)
     return Outcome(verdict, observed, called_in_sentence(line) if place else (), place)
+
+
+@check("train_val_collapse_in_eval", family="convergence", tier=2, needs=("models",))
+def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
+    """Whether running statistics of batch norms are still near their initial values, and validation is much worse.
+
+    Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
+    """
+    steps = signals.loop.get("steps", 0)
+    initial = [share for m in modules_of(signals) if (share := _initial_share(m, steps)) is not None]
+    losses, training = validation_losses(run, signals), training_loss(run, signals)
+    if not initial or not steps or isinstance(training, Message) or not losses:
+        return None
+    end = median(training.values[-20:])
+    updated = 1 - max(initial)
+    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _always_in_training(signals):
+        return Outcome("ok", message("health.train_val_collapse_in_eval.ok", share=updated))
+    observed = message("health.train_val_collapse_in_eval.updated", share=updated, steps=steps)
+    evidence = message("health.train_val_collapse_in_eval.losses", training=end, validation=median(losses[-3:]))
+    return Outcome("warn", observed, (evidence,))
+
+
+def _always_in_training(signals: Signals) -> bool:
+    """Whether all validation that was seen ran in training mode."""
+    return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
+
+
+def _initial_share(module: Module, steps: int) -> float | None:
+    """Share of a batch norm's running statistics that is still their initial value."""
+    momentum = module.options.get("momentum")
+    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 <= momentum < 1:
+        return None
+    return float((1 - momentum) ** steps)

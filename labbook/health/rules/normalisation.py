@@ -166,18 +166,28 @@ def has_batch_norm(signals: Signals) -> bool:
 def first_not_normalised(signals: Signals, is_table: bool = False) -> Module | None:
     """The first module with weights that gets a model's input, `None` when it is a norm or a lookup table.
 
-    The model itself, which has no weights of its own, where its layers are no modules, as those of Keras.
+    Nor where only a batch norm gets what it returns: the scale of the input does not matter then. The model itself,
+    which has no weights of its own, where its layers are no modules, as those of Keras.
 
     Args:
         is_table: Whether the input is rows of real numbers, which no lookup table takes.
     """
     for module in modules_of(signals):
         if module.parameters and module.history and not (is_table and "embedding" in module.type.lower()):
-            return None if _normalises_or_looks_up(module.type) else module
+            after = _readers(signals, module)
+            scaled = bool(after) and all("batchnorm" in kind.lower() for kind in after)
+            return None if scaled or _normalises_or_looks_up(module.type) else module
     weights = parameters_of(signals)
     if not weights or _normalises_or_looks_up(weights[0].name):
         return None
     return next((root for root in roots_of(signals) if root.history), None)
+
+
+def _readers(signals: Signals, module: Module) -> list[str]:
+    """Types of the modules that get what a module returned."""
+    types = {(one.model, one.number): one.type for one in modules_of(signals)}
+    feeds = [(model.get("model", 0), pair) for model in signals.models for pair in model.get("feeds", [])]
+    return [types.get((key, j), "") for key, (i, j) in feeds if (key, i) == (module.model, module.number)]
 
 
 def _normalises_or_looks_up(name: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labbook.health.evidence.measurements import finite_points, measured_series, optimizer_of, process_series
-from labbook.health.rules.batch_order import loader_of, loading_place
+from labbook.health.rules.data.batch_order import loader_of, loading_place
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.run import Run

@@ -8,19 +8,18 @@ from itertools import accumulate
 
 from labbook.health.evidence.held_out_metrics import (
     HeldOutMetric,
-    as_shares,
     has_collapsed,
     held_out_metrics,
-    is_held_out,
+    is_below_guessing,
     is_measured_during_training,
-    point_count,
+    is_single_classifier,
     validation_accuracies,
     validation_losses,
+    validation_samples,
 )
-from labbook.health.evidence.layer_history import Module, modules_of, roots_of
-from labbook.health.evidence.measurements import missing_reason, process_series, too_few_data, unobserved
+from labbook.health.evidence.layer_history import roots_of
+from labbook.health.evidence.measurements import missing_reason, too_few_data, unobserved
 from labbook.health.evidence.training_kind import (
-    CLASSIFIERS,
     TrainingLoss,
     beats_label_shares,
     has_fallen,
@@ -28,11 +27,11 @@ from labbook.health.evidence.training_kind import (
     training_losses,
 )
 from labbook.health.evidence.trend_tests import binomial_at_least, blocks, mann_kendall, median, theil_sen
+from labbook.health.rules.data.labels import label_counts
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
-from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
+from labbook.model.metric_kinds import name_words
 from labbook.model.run import Run
-from labbook.model.series import Series
 from labbook.model.signals import Signals
 
 _CHANCE = 0.05
@@ -40,12 +39,10 @@ _FEWEST = 5
 """Values from which on the course of a metric is judged, because shorter demos may not have learnt yet."""
 
 _FEWEST_STEPS = 100
-_STILL = 2e-3
+_STILL, _RARE = 2e-3, 0.9
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
 _DISTANCES = frozenset({"mse", "mae", "rmse"})
 _MANY = 10_000
-_FEW = 20
-_REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 
 
 @check("overfitting", family="convergence", tier=2, needs=("loss",))
@@ -81,39 +78,6 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     return Outcome("ok", observed)
 
 
-@check("train_val_collapse_in_eval", family="convergence", tier=2, needs=("models",))
-def same_in_evaluation_mode(run: Run, signals: Signals) -> Outcome | None:
-    """Whether running statistics of batch norms are still near their initial values, and validation is much worse.
-
-    Source: TheDeepChecker's mode switch (tier 2), from the momentum and the number of steps instead of a second pass.
-    """
-    steps = signals.loop.get("steps", 0)
-    initial = [share for m in modules_of(signals) if (share := _initial_share(m, steps)) is not None]
-    losses, training = validation_losses(run, signals), training_loss(run, signals)
-    if not initial or not steps or isinstance(training, Message) or not losses:
-        return None
-    end = median(training.values[-20:])
-    updated = 1 - max(initial)
-    if max(initial) < 0.5 or median(losses[-3:]) < 1.5 * end or _always_in_training(signals):
-        return Outcome("ok", message("health.train_val_collapse_in_eval.ok", share=updated))
-    observed = message("health.train_val_collapse_in_eval.updated", share=updated, steps=steps)
-    evidence = message("health.train_val_collapse_in_eval.losses", training=end, validation=median(losses[-3:]))
-    return Outcome("warn", observed, (evidence,))
-
-
-def _always_in_training(signals: Signals) -> bool:
-    """Whether all validation that was seen ran in training mode."""
-    return bool(signals.evaluations) and all(e.get("training") for e in signals.evaluations)
-
-
-def _initial_share(module: Module, steps: int) -> float | None:
-    """Share of a batch norm's running statistics that is still their initial value."""
-    momentum = module.options.get("momentum")
-    if "BatchNorm" not in module.type or not math.isfinite(module.order) or momentum is None or not 0 <= momentum < 1:
-        return None
-    return float((1 - momentum) ** steps)
-
-
 @check("label_noise_or_shuffled", family="data", tier=2, needs=("losses",))
 def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     """Whether a classifier fits its training data while its validation loss was never below chance level.
@@ -128,7 +92,7 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
         return None
     losses = validation_losses(run, signals)
     chance, end = math.log(loss.classes), median(loss.values[-20:])
-    if loss.function.get("reduction") == "sum":
+    if loss.function.get("reduction") == "sum" or _is_one_answer_of_one_column(run, signals):
         return None
     judged = _compare_with_majority(run, signals)
     if len(losses) >= 3:
@@ -141,8 +105,8 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
         if judged is not None and judged[2] <= _CHANCE:
             key = "health.label_noise_or_shuffled.with_accuracy"
             return Outcome("ok", message(key, losses=observed, accuracy=judged[0]))
-        return Outcome("fail" if _samples(signals) >= 100 or not signals.evaluations else "warn", observed)
-    below = judged is not None and _is_below_guessing(signals, judged[0], loss.classes)  # wrong labels make no worse
+        return Outcome("fail" if validation_samples(signals) >= 100 or not signals.evaluations else "warn", observed)
+    below = judged is not None and is_below_guessing(signals, judged[0], loss.classes)  # wrong labels make no worse
     if judged is None or end > 0.5 * chance or judged[2] <= _CHANCE or below:
         return None
     best, share, _ = judged
@@ -163,7 +127,7 @@ def _memorises_slowly(run: Run, signals: Signals, loss: TrainingLoss, losses: Se
 
 def _guesses(run: Run, signals: Signals, loss: TrainingLoss) -> bool:
     """Whether the last three accuracies of at least 100 samples are those of guessing."""
-    samples = _samples(signals)
+    samples = validation_samples(signals)
     seen = validation_accuracies(run, signals)[-3:]
     guessed = [binomial_at_least(round(a * samples), samples, 1 / loss.classes) > _CHANCE for a in seen]
     return len(guessed) == 3 and all(guessed) and samples >= 100
@@ -194,7 +158,7 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
         # A loss that weights the classes gives up right answers of the usual one for those of the others.
         is_weighted = best < 0.98 * share and any(one.get("weight") for one in training_losses(signals))
         return Outcome("warn" if chance > _CHANCE and not is_weighted else "ok", observed)
-    trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and _is_single_classifier(signals)
+    trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and is_single_classifier(signals)
     if isinstance(loss, Message) or not trained or not _guesses(run, signals, loss):
         return None
     accuracies = validation_accuracies(run, signals)
@@ -219,7 +183,8 @@ def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
             continue
         key = _trivial_values(metric, loss, signals)
         if key and is_measured_during_training(metric, run, signals):
-            facts = {"name": metric.name, "times": len(metric.values) - 1, "last": metric.values[-1]}
+            zeros = next((n for n, value in enumerate(metric.values[::-1]) if value), len(metric.values))
+            facts = {"name": metric.name, "times": zeros or len(metric.values) - 1, "last": metric.values[-1]}
             return Outcome("warn", message(key, **facts, **_loss_facts(loss)))
     return None
 
@@ -227,20 +192,24 @@ def _judge_trivial_values(run: Run, signals: Signals) -> Outcome | None:
 def _trivial_values(metric: HeldOutMetric, loss: TrainingLoss, signals: Signals) -> str:
     """Returns the key of the sentence on values of a metric that are trivial, or "".
 
-    zero: a score of found items is 0 in all values after the first, although the loss is too low for that.
+    zero: a score of found items is 0 in all values after the first, although the loss is too low for that, or at least
+    from a third of ten and more on where nine of ten labels are 0: all predictions are then.
     negative: R2 is negative, and does not rise. still: a distance hardly moves, or an accuracy of at most 0.6 over
     100 samples is the same in all values, although the training loss falls by another third after the first of them.
     """
     values, quantity = metric.values, metric.kind.quantity
-    if quantity in _ZERO_WITHOUT_ITEMS and not any(values[1:]):
-        return "health.below_trivial_baseline.zero" if beats_label_shares(loss) else ""
+    is_rare = (loss.function.get("target", {}).get("zero") or 0.0) >= _RARE and len(values) >= 2 * _FEWEST
+    if quantity in _ZERO_WITHOUT_ITEMS and not any(values[len(values) // 3 if is_rare else 1 :]):
+        return "health.below_trivial_baseline.zero" if beats_label_shares(loss) or is_rare else ""
     if "r2" in name_words(metric.name):
         is_worse = max(values[1:]) < 0 and mann_kendall(values).rising > 0.2
         return "health.below_trivial_baseline.negative" if is_worse else ""
     parts = blocks(loss.values, len(values))
     if parts[-1] > 0.67 * parts[1]:
         return ""
-    is_same = quantity == "accuracy" and len(set(values)) == 1 and values[0] <= 0.6 and _samples(signals) >= 100
+    is_same = (
+        quantity == "accuracy" and len(set(values)) == 1 and values[0] <= 0.6 and validation_samples(signals) >= 100
+    )
     # Equal values may be rounded ones, and a share of errors may have converged.
     is_distance = not _DISTANCES.isdisjoint(name_words(metric.name))
     hardly_moves = is_distance and 0 < max(values) - min(values) < _STILL * min(values)
@@ -285,119 +254,16 @@ def _loss_facts(loss: TrainingLoss) -> dict[str, float]:
     return {"loss_first": median(loss.values[:3]), "loss_last": median(loss.values[-20:])}
 
 
-@check("accuracy_contradicts_loss", family="loop-bug", tier=2, needs=("losses",))
-def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the logged accuracy is far below what the model's outputs give, or below chance while the loss is low.
-
-    Source: chosen by us (tier 2). Where the probe saw scores and labels of each validation: near guessing at the end,
-    0.15 and 30 % below its own count in all of at least 2; not near guessing, only beside a logged loss that is the
-    one the probe saw. Accuracies of attacked inputs are left out. Else, of a classifier whose training loss ends below
-    half of chance level: at most 0.7 of 1 / K in the last third, which guessing gives with a probability under
-    0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports. Of a single loss: exactly 1 in each
-    report, where the probe counts less than 0.9 in each validation.
-    """
-    names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
-    in_eval = signals.loop.get("backward_in_eval", {}).get("count", 0)
-    attacked = in_eval or any(e.get("asked") for e in signals.evaluations)
-    if not names or signals.trainings or len(signals.models) > 1 or attacked:
-        return None
-    logged = max(names, key=point_count)
-    values = as_shares([v for v in logged.values if math.isfinite(v)])
-    seen = [a for phase in signals.evaluations if (a := phase.get("accuracy")) is not None]
-    compared = is_held_out(logged.name) and bool(seen)
-    if compared and {*values} == {1.0} and max(seen) < 0.9 and len(training_losses(signals)) == 1:
-        facts = {"name": logged.name, "times": len(values), "right": max(seen)}
-        return Outcome("warn", message("health.accuracy_contradicts_loss.always_one", **facts))
-    if compared and len(seen) == len(values):
-        wrong = [pair for pair in zip(values, seen, strict=True) if pair[0] < min(pair[1] - 0.15, 0.7 * pair[1])]
-        observed = message(
-            "health.accuracy_contradicts_loss.measured", name=logged.name, logged=values[-1], right=seen[-1]
-        )
-        # The loss may have been that of the training data: then only an accuracy as by guessing counts.
-        guessing = max((1 / one.get("classes", 0) for one in training_losses(signals) if one.get("classes")), default=0)
-        near = max(values[-max(1, len(values) // 3) :]) <= guessing + 0.05
-        certain = near or (_is_single_classifier(signals) and _logs_loss_beside(run, signals, logged))
-        return Outcome("warn" if certain and len(wrong) == len(values) else "ok", observed)
-    regression = _compare_regression(run, signals, logged.name, values)
-    if regression is not None:
-        return regression
-    loss = training_loss(run, signals)
-    if isinstance(loss, Message) or not _is_single_classifier(signals) or len(values) < 2 or len(loss.values) < 20:
-        return None
-    end, chance, best = median(loss.values[-20:]), math.log(loss.classes), max(values[-max(1, len(values) // 3) :])
-    if end > 0.5 * chance or best > 0.7 / loss.classes or not _is_below_guessing(signals, best, loss.classes):
-        return None
-    observed = message(
-        "health.accuracy_contradicts_loss.below_chance", name=logged.name, logged=best, classes=loss.classes, loss=end
-    )
-    return Outcome("warn", observed)
-
-
-def _is_below_guessing(signals: Signals, accuracy: float, classes: int) -> bool:
-    """Whether an accuracy is so low that guessing among the classes has it with a probability under 0.0001."""
-    samples = _samples(signals)
-    return samples >= _FEW and binomial_at_least(round(accuracy * samples) + 1, samples, 1 / classes) >= 1 - 1e-4
-
-
-def _logs_loss_beside(run: Run, signals: Signals, accuracy: Series) -> bool:
-    """Whether a loss of the same split, logged as often as an accuracy, is that of each validation phase within 1 %."""
-    seen = [next(iter(phase.get("loss", {}).values()), math.nan) for phase in signals.evaluations]
-    split = metric_kind(accuracy.name).split
-    return any(
-        (kind := metric_kind(s.name)).quantity == "loss"
-        and kind.split == split
-        and s.source != "probe"
-        and len(s.values) == len(seen)
-        and all(math.isclose(a, b, rel_tol=0.01, abs_tol=1e-3) for a, b in zip(s.values, seen, strict=True))
-        for s in run.series
-    )
-
-
-def _compare_regression(run: Run, signals: Signals, name: str, values: Sequence[float]) -> Outcome | None:
-    """An accuracy of real numbers, which are never equal to their targets."""
-    losses, seen = training_losses(signals), process_series(run, signals, "loss")
-    if len(losses) != 1 or losses[0].get("fn") not in _REGRESSIONS or len(seen) != 1 or len(values) < 3 or any(values):
-        return None
-    first, last = (median(part) for part in (seen[0].values[:5], seen[0].values[-5:]))
-    if len(seen[0].values) < 20 or not last < 0.5 * first:
-        return None
-    facts = {"name": name, "times": len(values), "function": losses[0].get("fn", ""), "first": first, "last": last}
-    observed = message("health.accuracy_contradicts_loss.never_equal", **facts)
-    return Outcome("warn", observed, advice=message("health.accuracy_contradicts_loss.never_equal_advice"))
-
-
-def _is_plain_accuracy(name: str) -> bool:
-    """Whether a metric is the share of right answers: not of top 5 or of whole sequences, and no mean over classes."""
-    kind, words = metric_kind(name), set(name_words(name))
-    known = {"acc", "accuracy", "pixel", "准确率", "正确率", *SPLITS}
-    return kind.quantity == "accuracy" and kind.split != "train" and words <= known
-
-
-def _is_single_classifier(signals: Signals) -> bool:
-    """Whether the training has one loss function, of classes, with one label a sample or pixel."""
-    losses = training_losses(signals)
-    if len(losses) != 1 or losses[0].get("fn") not in CLASSIFIERS or losses[0].get("weight") or losses[0].get("soft"):
-        return False
-    scores, target = losses[0].get("input", {}).get("shape", ()), losses[0].get("target", {}).get("shape", ())
-    pixels = len(scores) == 4 and len(target) == 3
-    samples = {b.get("samples", 0) for b in signals.batches if b.get("phase") == "train"}
-    return losses[0].get("classes", 0) > 2 and (pixels or (len(target) == 1 and target[0] in samples))
-
-
 def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, float] | None:
     """Best of the last accuracies, share of the majority class, and the probability that guessing does as well."""
-    counts = next((h for e in signals.prints if e.get("phase") == "train" and (h := e.get("histogram", {}))), {})
+    counts = label_counts(signals)
     total, accuracies = sum(counts.values()), validation_accuracies(run, signals)
     if total < 100 or len(counts) < 2 or len(accuracies) < 3 or signals.loop.get("steps", 0) < _FEWEST_STEPS:
         return None
     share = max(counts.values()) / total
     if share > 0.8:
         return None
-    best, samples = max(accuracies[-3:]), _samples(signals)
+    best, samples = max(accuracies[-3:]), validation_samples(signals)
     # Of an unknown number of samples only an accuracy that is no better at all counts.
     samples = samples if samples >= 50 else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)
-
-
-def _samples(signals: Signals) -> int:
-    return max((phase.get("samples", 0) for phase in signals.evaluations), default=0)

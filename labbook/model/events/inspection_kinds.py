@@ -168,6 +168,7 @@ class FunctionInspection(ModuleInspection, total=False):
     ahead: int
     even: bool
     unordered: bool
+    placed: Finite
     scale: list[Finite]
 
 

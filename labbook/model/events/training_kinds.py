@@ -169,6 +169,9 @@ class LossCall(Event, total=False):
     broadcast: Count
     self_pairs: Count
     self_negatives: Count
+    near: Finite
+    far: Finite
+    margin: Finite
     value_first: Finite
     value_last: Finite
     value_min: Finite
@@ -203,6 +206,7 @@ class Evaluation(Event, total=False):
     loader: int
     loss: dict[str, float]
     accuracy: Finite
+    renumbered: Finite
     samples: Count
     inputs: InputStatistics
     positions: list[list[int]]

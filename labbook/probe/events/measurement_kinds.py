@@ -48,7 +48,8 @@ sample of all parameters after the step; distributed runs only.
   of that axis), over the last of 3 or 4 axes, and for attention (torch), `padding_only`, `hidden`: share of the weights
   under 1e-20, `ahead`: how many later tokens each query sees, -1: nor its own, null unless the same number for all,
   `even`: whether each query gives all keys that it sees the same weight, and `unordered`: whether equal tokens have
-  equal weights or fused keys wherever they are; and in paddle, where those between model and loss are looked at, too,
+  equal weights or fused keys wherever they are, `placed` (torch): how far such keys lie apart, as a share of those of
+  different tokens; and in paddle, where those between model and loss are looked at, too,
   `of_output`: it was given the very tensor that the model returned."""
 
 BATCH = "batch"
@@ -95,7 +96,8 @@ the class axis (binary losses: while the targets do not); `logprob_rows`: likewi
 input, at least 2 rows): it, or its exp, sums to 1 along axis 0 but not along the class axis; `unit_range`: input in
 [0, 1]. `broadcast`: calls in which input and target differ in shape so that the result is larger than each.
 `value_first`, `value_last`, `value_min`: of the result; its mean where reduction is "none". `negative`: observed calls
-with a result below 0."""
+with a result below 0. `near`, `far`, `margin`: of the last observed triplets, mean distances from the positives and the
+negatives."""
 
 LOADED = "loaded"
 """A state was loaded into a model or an optimizer. `what`: "model", "optimizer". `step`: optimizer steps so far.
@@ -177,12 +179,13 @@ where it was still under way. `of_others`: batches of models not trained. `train
 `asked`: and asked for by the program, as for an attack.
 `stochastic`: Dropout with p > 0 or batch norm inside. `dropout_active`: calls of functional dropout with training true,
 p > 0, under a module in eval mode. `repeated`: batches with the print of the one before. `loss`: {fn: mean over the
-phase}. `accuracy`: share of CE targets that are the largest input. The first 200 and then ever fewer; `phases` counts
-them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more than a quarter of the
-samples that the model is trained on. `positions` (torch): [model, module, offset] of tokens that follow a prompt one
-by one: how far the id that a table of positions got is from that of the token before plus 1. `caches` (torch, <= 16):
-joins of a cache with such a token: `line`, and how often what the token before left was `kept`, `moved` (the same in
-another order), `lost` (without the last token) or became `other`."""
+phase}. `accuracy`: share of CE targets that are the largest input; `renumbered` (<= 32 classes): that share if each
+predicted class is the class that it meets most, 0 if two would be one or none changes. The first 200 and then ever
+fewer; `phases` counts them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more
+than a quarter of the samples that the model is trained on. `positions` (torch): [model, module, offset] of tokens that
+follow a prompt one by one: how far the id that a table of positions got is from that of the token before plus 1.
+`caches` (torch, <= 16): joins of a cache with such a token: `line`, and how often what the token before left was
+`kept`, `moved` (the same in another order), `lost` (without the last token) or became `other`."""
 
 LOADER = "loader"
 """First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the

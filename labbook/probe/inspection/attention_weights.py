@@ -52,11 +52,7 @@ def ignores_order(rows, tokens):
         rows: The weights of the keys for each query, or each feature of the keys; those of hidden keys are 0.
         tokens: The token at each position, `None` for one that is none.
     """
-    places = {}
-    for at, token in enumerate(tokens or ()):
-        places.setdefault(token, []).append(at)
-    places.pop(None, None)
-    pairs = [(found[n], found[n + 1]) for found in places.values() for n in range(len(found) - 1)]
+    pairs = _pairs_of_equal(tokens)
     compared = 0
     for row in rows if pairs else ():
         largest = max(map(abs, row))
@@ -66,6 +62,33 @@ def ignores_order(rows, tokens):
                 if abs(row[one] - row[other]) > _ALIKE * largest:
                     return False
     return True if compared >= _FEWEST_PAIRS else None
+
+
+def _pairs_of_equal(tokens):
+    """Neighbouring positions of each token."""
+    places = {}
+    for at, token in enumerate(tokens or ()):
+        places.setdefault(token, []).append(at)
+    places.pop(None, None)
+    return [(found[n], found[n + 1]) for found in places.values() for n in range(len(found) - 1)]
+
+
+def place_share(keys, tokens):
+    """How much the keys of equal tokens differ, as a share of what those of different tokens do; `None` if unknown.
+
+    Args:
+        keys: Features of the keys of one sample, row by row.
+        tokens: As in `ignores_order`.
+    """
+    same = _pairs_of_equal(tokens)
+    other = [(at, at + 1) for at in range(len(tokens or ()) - 1) if None not in tokens[at : at + 2]]
+    other = [(a, b) for a, b in other if tokens[a] != tokens[b]]
+    if len(same) * len(keys) < _FEWEST_PAIRS or not other:
+        return None
+    apart, together = (
+        sum(abs(row[a] - row[b]) for row in keys for a, b in pairs) / len(pairs) for pairs in (other, same)
+    )
+    return together / apart if apart else None
 
 
 def tokens_ahead_of_mask(hidden):

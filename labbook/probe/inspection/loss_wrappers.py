@@ -20,6 +20,8 @@ MOST_REFUSED = 20
 
 MOST_ACCURACY = 1 << 20
 """Elements of the input up to which the accuracy is computed."""
+MOST_PAIRED = 32
+"""Classes up to which predictions are counted for each target."""
 
 _ROWS = 4096
 
@@ -148,6 +150,8 @@ class LossFunctions:
         }
         if function == "triplet" and self.stats.is_tensor(given.get("positive")):
             facts["self_pairs"] = facts["input"] == self.stats.inspect(given["positive"])
+            facts["near"], facts["far"] = (self._distance(inputs, given.get(name)) for name in ("positive", "negative"))
+            facts["margin"] = given.get("margin", 1.0)
         values = self._values(target) if self.stats.is_tensor(target) else None
         if values is None or not self._count(values):
             return facts
@@ -167,6 +171,13 @@ class LossFunctions:
         if function == "binary_cross_entropy" and facts["unit_range"]:
             facts["prob_rows"] = self._is_softmax_of_several(inputs, target)
         return facts
+
+    def _distance(self, anchors, others):
+        """Mean distance of the anchors of a triplet loss from their positives or negatives."""
+        one, other = self._table(anchors), self._table(others) if self.stats.is_tensor(others) else None
+        if one is None or other is None or tuple(one.shape) != tuple(other.shape):
+            return None
+        return float((((one - other) ** 2).sum(-1) ** 0.5).mean())
 
     def _is_softmax_of_several(self, inputs, target):
         """Whether the rows of the input sum to 1, and those of the target, with several labels, do not."""

@@ -9,7 +9,7 @@ from time import thread_time
 from types import FunctionType
 
 from ..inspection import loss_wrappers
-from ..inspection.loss_wrappers import MOST_ACCURACY
+from ..inspection.loss_wrappers import MOST_ACCURACY, MOST_PAIRED
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
 _POINT = ["input", "target", "reduction"]
@@ -203,8 +203,13 @@ class LossFunctions(loss_wrappers.LossFunctions):
         best = table.argmax(axis=axis)
         labels = labels.reshape(best.shape) if labels.size == best.size else None
         if labels is not None:
-            kept = labels != ignored
-            self.monitor.evaluation.accuracy(int(((best == labels) & kept).sum()), int(kept.sum()))
+            kept, classes, pairs = labels != ignored, table.shape[axis], ()
+            if classes <= MOST_PAIRED and not (kept & ((labels < 0) | (labels >= classes))).any():
+                places = (best * classes + labels)[kept].tolist()
+                pairs = [0] * (classes * classes)
+                for place in places:
+                    pairs[place] += 1
+            self.monitor.evaluation.accuracy(int(((best == labels) & kept).sum()), int(kept.sum()), pairs)
 
     def _wrap_dropout(self, original, place):
         active, dynamic = self._dropout, self.module.in_dynamic_mode

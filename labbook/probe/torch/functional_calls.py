@@ -12,6 +12,7 @@ from ..inspection.attention_weights import (
     describe_attention,
     ignores_order,
     mixed_axes,
+    place_share,
     tokens_ahead_of_mask,
 )
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
@@ -221,7 +222,7 @@ class FunctionalCalls:
             facts["ahead"], facts["flags"] = self._tokens_ahead(added, causal), self._is_flags(added)
             facts["even"] = self._is_even(query, key) if causal is not None else None
             is_bare = added is None or not added.is_floating_point()
-            facts["unordered"] = self._ignores_order(key, axis) if is_bare and not facts["even"] else None
+            facts.update(self._compare_equal_tokens(key, axis) if is_bare and not facts["even"] else {})
             self.found[key_of] = dict(facts, shape=[query.shape[axis], key.shape[axis]])
 
     def _tokens_ahead(self, mask, causal):
@@ -252,14 +253,15 @@ class FunctionalCalls:
                 return None
             return not query.count_nonzero().item() or self.torch.equal(key, key[..., :1, :].expand_as(key))
 
-    def _ignores_order(self, key, axis):
-        """Whether the keys of equal tokens of the first sample are equal; `axis` is that of time."""
+    def _compare_equal_tokens(self, key, axis):
+        """`unordered` and `placed`, of the keys of equal tokens of the first sample; `axis` is that of time."""
         tokens = self.inspector.batches.tokens_of_sample(key.shape[axis])
         if tokens is None or not self.inspector.stats.is_plain(key) or not self.inspector.without_modes.is_possible():
-            return None
+            return {}
         with self.inspector.without_modes:
             sample = key.detach()[:, 0] if axis == 0 else key.detach()[(0,) * (key.dim() - 2)]
-            return ignores_order(sample[:, :FEATURES].T.tolist(), tokens)
+            rows = sample[:, :FEATURES].T.tolist()
+            return {"unordered": ignores_order(rows, tokens), "placed": place_share(rows, tokens)}
 
     def _is_padding_all(self, mask, attends):
         """Whether a mask over keys leaves only padding.

@@ -9,7 +9,7 @@ import types
 from time import thread_time
 
 from ..inspection import loss_wrappers
-from ..inspection.loss_wrappers import MOST_ACCURACY
+from ..inspection.loss_wrappers import MOST_ACCURACY, MOST_PAIRED
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 
 _INDEX = ["input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"]
@@ -189,8 +189,11 @@ class LossFunctions(loss_wrappers.LossFunctions):
         if inputs.dim() != target.dim() + 1 or not inputs.numel():
             return
         kept = target != ignored
-        right = (inputs.argmax(axis) == target) & kept
-        self.monitor.evaluation.accuracy(int(right.sum().item()), int(kept.sum().item()))
+        best, classes, pairs = inputs.argmax(axis), inputs.shape[axis], ()
+        if classes <= MOST_PAIRED and not (kept & ((target < 0) | (target >= classes))).any():
+            places = (best * classes + target)[kept]
+            pairs = self.module.bincount(places, minlength=classes * classes).tolist()
+        self.monitor.evaluation.accuracy(int(((best == target) & kept).sum().item()), int(kept.sum().item()), pairs)
 
     def _wrap_dropout(self, original, is_compiling):
         active = self._dropout

@@ -64,6 +64,7 @@ class Evaluation:
             self._grads = [0, 0]
             self._dropout, self._line, self._loader = 0, "", None
             self._losses, self._right, self._seen, self._samples, self._repeated = {}, 0, 0, 0, 0
+            self._pairs = []
             self._last = self.inputs = None
             self.positions, self.caches = [], {}
         self.batches += 1
@@ -105,11 +106,17 @@ class Evaluation:
             total[0] += value
             total[1] += 1
 
-    def accuracy(self, right, targets):
-        """Add the number of targets of a batch that are the largest input."""
+    def accuracy(self, right, targets, pairs=()):
+        """Add the number of targets of a batch that are the largest input.
+
+        Args:
+            pairs: How often each class is the target where each is the largest input, row by row; empty if unknown.
+        """
         if self.open:
             self._right += right
             self._seen += targets
+            known = self._pairs if len(self._pairs) == len(pairs) else [0] * len(pairs)
+            self._pairs = [a + b for a, b in zip(known, pairs)]
 
     def end(self, step):
         """End the current phase and write it."""
@@ -150,6 +157,7 @@ class Evaluation:
             loader=self._loader,
             loss={name: total / count for name, (total, count) in self._losses.items()},
             accuracy=self._right / self._seen if self._seen else None,
+            renumbered=renumbered_share(self._pairs) / self._seen if self._seen else None,
             samples=self._samples,
             inputs=self.inputs,
             positions=self.positions,
@@ -158,3 +166,20 @@ class Evaluation:
             short=self.short,
             whole=self.whole,
         )
+
+
+def renumbered_share(pairs):
+    """Number of targets that are right if the classes are numbered otherwise; 0 where no other numbers fit.
+
+    Args:
+        pairs: Counts of a square table, row by row: predicted class, target.
+    """
+    classes = round(len(pairs) ** 0.5)
+    best = []
+    for at in range(classes):
+        row = pairs[at * classes : (at + 1) * classes]
+        if any(row):
+            best.append((row.index(max(row)), max(row), at))
+    moved = sum(found != at for found, _, at in best)
+    # Each predicted class stands for a class of its own.
+    return sum(count for _, count, _ in best) if moved and len({found for found, _, _ in best}) == len(best) else 0

@@ -11,6 +11,7 @@ from labbook.probe.inspection.attention_weights import (
     describe_attention,
     ignores_order,
     mixed_axes,
+    place_share,
     tokens_ahead_of_mask,
 )
 from labbook.probe.inspection.model_inputs import ModelInputs
@@ -136,3 +137,10 @@ def test_weights_of_equal_tokens(moved, tokens, unordered):
     of_token = scores_of()[:, [token or 0 for token in TOKENS]]
     weights = softmax(of_token + moved * scores_of(), np.arange(SIZE) == 0)
     assert ignores_order(weights.tolist(), tokens) is unordered
+
+
+@pytest.mark.parametrize(("moved", "low", "high"), [(0.0, 0.0, 0.0), (0.02, 0.005, 0.05), (1.0, 0.4, 1.5)])
+def test_how_far_positions_move_the_keys(moved, low, high):
+    of_token = scores_of()[:, [token or 0 for token in TOKENS]]
+    assert low <= place_share((of_token + moved * scores_of()).tolist(), TOKENS) <= high
+    assert place_share(of_token.tolist(), None) is None

@@ -1,4 +1,4 @@
-"""Checks of images that were scaled or normalised twice, before the model or inside it."""
+"""Checks of images that were scaled or normalised twice, before the model or inside it, and of labels scaled so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import math
 from typing import Literal
 
 from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.measurements import called_in_sentence, place_of
+from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_batches import input_leaves
+from labbook.health.evidence.training_kind import BINARY, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import InputStatistics, Leaf
@@ -39,6 +42,27 @@ def images_scaled_once(run: Run, signals: Signals) -> Outcome | None:
             values = {"mean": mean, "deviation": deviation}
             return Outcome("note", message("health.input_double_normalised.twice", path=path, **values))
     return _scaled_inside(signals)
+
+
+@check("labels_scaled", family="data", tier=2, needs=("batches", "losses"))
+def labels_are_whole(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the labels of a binary loss have two values, 0 and one below a half: they were 0 and 1 before.
+
+    Source: the statistics of at least 3 batches, whose mean is that of two values (tier 2). Soft labels have others.
+    """
+    losses = training_losses(signals)
+    leaves = [leaf for batch in signals.batches if (leaf := target_of(batch)) is not None]
+    if len(leaves) < 3 or len(losses) != 1 or losses[0].get("fn") not in BINARY:
+        return None
+    top = max(_read_statistic(leaf, "max") for leaf in leaves)
+    values = [(leaf.get("min"), leaf.get("mean"), leaf.get("zero")) for leaf in leaves]
+    for low, mean, zero in values:
+        if low != 0 or mean is None or not zero or not math.isclose(mean, (1 - zero) * top, rel_tol=_TWICE):
+            return None
+    if not 0 < top < 0.5:
+        return None
+    line = losses[0].get("line", "")
+    return Outcome("warn", message("health.labels_scaled.two", top=top), called_in_sentence(line), place_of(line))
 
 
 def _scaled_inside(signals: Signals) -> Outcome | None:

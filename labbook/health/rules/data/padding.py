@@ -11,18 +11,21 @@ from labbook.health.evidence.layer_history import functions_of, modules_of, para
 from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_batches import input_leaves
-from labbook.health.evidence.training_kind import CLASSIFIERS, has_fallen, training_losses
+from labbook.health.evidence.training_kind import CLASSIFIERS, has_fallen, training_loss, training_losses
 from labbook.health.evidence.trend_tests import median
-from labbook.health.rules.sequence_targets import is_over_sequence, sequence_ahead
+from labbook.health.rules.data.sequence_targets import is_over_sequence, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.training_kinds import LossCall
-from labbook.model.message import message
+from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _LOOKS = 3
 _PADDED = 0.05
+_MOSTLY = 0.2
 _FALLEN = 0.9
+_SMALL = 0.05
+_STEPS = 200
 _OF_POSITIONS = re.compile(r"pos|place|wpe|(?:^|[._])pe(?:$|[._])", re.IGNORECASE)
 
 
@@ -50,7 +53,8 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2): an embedding declares `padding_idx`, the classes of the loss are its words, the
     target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
     Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be. Without an
-    embedding that declares it: one class is as frequent in each batch as the zeros of the attention mask.
+    embedding that declares it: they are over a fifth, and not as many classes as words, as of copies of the input; or
+    one class is as frequent in each batch as the zeros of the attention mask.
     """
     pads = {
         (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
@@ -77,10 +81,14 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
             if words == loss.get("classes") and share > _PADDED:
                 observed = message("health.padding_in_loss.share", share=share, index=pad)
                 return Outcome("warn", observed, called_in_sentence(line), place_of(line))
-            tagged = _tagged_padding(signals, target) if pad == 0 and loss.get("classes", 0) > 2 else 0.0
-            if tagged > _PADDED:
-                observed = message("health.padding_in_loss.tags", share=tagged)
-                return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+        sizes = {m.options.get("num_embeddings") for m in modules_of(signals)} - {None}
+        declared = any(pad == 0 for pad, _ in pads)
+        if loss.get("classes", 0) <= 2 or not (declared or (sizes and loss.get("classes") not in sizes)):
+            continue
+        tagged = _tagged_padding(signals, target)
+        if tagged > (_PADDED if declared else _MOSTLY):
+            observed = message("health.padding_in_loss.tags", share=tagged)
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
     return None
 
 
@@ -231,7 +239,25 @@ def order_is_seen(run: Run, signals: Signals) -> Outcome | None:
         has_positions = any(_OF_POSITIONS.search(p.name) for p in parameters_of(signals))
         is_needless = not has_positions and has_fallen(run, signals, _FALLEN)
         return Outcome("note" if is_causal or is_needless else "warn", observed, *place)
-    return None
+    return _judge_small_positions(run, signals)
+
+
+def _judge_small_positions(run: Run, signals: Signals) -> Outcome | None:
+    """Positions that move keys by under a twentieth of what other tokens do, while the loss does not halve.
+
+    Source: chosen by us; in the last 3 looks, after 200 steps and without a mask. A table that begins at 0 grows first.
+    """
+    looks = [row for event in signals.tensors for row in event.get("functions", []) if row.get("fn") == "attention"]
+    shares = [share for row in looks if (share := row.get("placed")) is not None]
+    is_masked = any(row.get("masked") or row.get("ahead") is not None for row in looks)
+    last = max(shares[-_LOOKS:], default=1.0)
+    if len(shares) < _LOOKS or is_masked or not 0 < last < _SMALL or signals.loop.get("steps", 0) < _STEPS:
+        return None
+    loss = training_loss(run, signals)
+    if isinstance(loss, Message) or has_fallen(run, signals, 0.5):
+        return None
+    advice = message("health.positions_missing.small_advice")
+    return Outcome("warn", message("health.positions_missing.small", share=last), advice=advice)
 
 
 @check("attention_not_scaled", family="activation", tier=2, needs=("tensors",))

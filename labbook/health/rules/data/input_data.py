@@ -10,8 +10,8 @@ from labbook.health.evidence.measurements import called_in_sentence, join_names,
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import is_unrolled, training_loss, training_losses
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
+from labbook.health.rules.data.sequence_targets import decoder_input, read_both_ways, sequence_ahead
 from labbook.health.rules.normalisation import first_not_normalised
-from labbook.health.rules.sequence_targets import decoder_input, read_both_ways, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
 from labbook.model.message import Message, message
@@ -19,6 +19,9 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _SAMPLES = 500
+_RIGHT = 0.8
+_GAIN = 0.3
+_RENUMBERED = 100
 _FEWEST = 3
 _TABLES = ("Embedding", "EmbeddingBag", "VocabParallelEmbedding")
 _WEIGHTS = ("softmax", "attention")
@@ -351,3 +354,26 @@ def indices_inside(run: Run, signals: Signals) -> Outcome | None:
             )
             return Outcome("fail", observed, (message("health.called_in", line=facts.get("line", "")),))
     return None
+
+
+@check("classes_renumbered", family="data", tier=2, needs=("evaluations",))
+def classes_keep_their_numbers(run: Run, signals: Signals) -> Outcome | None:
+    """Whether nearly all validation predictions are right if their classes are numbered otherwise.
+
+    Source: chosen by us (tier 2): in the last two phases of at least 100 samples the predicted classes stand for other
+    ones, each for its own, with an accuracy of at least 80 % that is 30 points above the real one, while the training
+    loss is below half of chance level.
+    """
+    loss = training_loss(run, signals)
+    last = signals.evaluations[-2:]
+    if isinstance(loss, Message) or loss.classes < 2 or len(last) < 2:
+        return None
+    if median(loss.values[-20:]) > 0.5 * math.log(loss.classes):
+        return None
+    if max(phase.get("samples", 0) for phase in signals.evaluations) < _RENUMBERED:
+        return None
+    for phase in last:
+        if (phase.get("renumbered") or 0.0) < max(_RIGHT, (phase.get("accuracy") or 0.0) + _GAIN):
+            return None
+    facts = {"accuracy": last[-1].get("accuracy"), "renumbered": last[-1].get("renumbered")}
+    return Outcome("fail", message("health.classes_renumbered.found", **facts))
