@@ -34,17 +34,18 @@ def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
         question = parse_query(typed, names)
         if len(_LATIN_WORD.findall(typed)) > _PAGES and not question.is_restricted:
             # It may be a message without its class: what the catalogue recognises comes before what words suggest,
-            # unless the words are a search phrase of another symptom: "loss becomes nan after some hundred steps".
-            _, of_message = _interpret_paste(book, typed)
+            # unless the words, none of which is a value, are a search phrase of another symptom: "loss becomes nan
+            # after some hundred steps".
+            _, of_message, has_values = _interpret_paste(book, typed)
             if of_message.symptoms:
-                asked = symptoms.symptoms[:1] if symptoms.has_phrase else ()
+                asked = symptoms.symptoms[:1] if symptoms.has_phrase and not has_values else ()
                 found = tuple(dict.fromkeys([*asked, *of_message.symptoms, *symptoms.symptoms]))[:_PAGES]
                 symptoms = replace(of_message, symptoms=found)
     else:
         # Filters next to a message are filters; a text of many lines has none.
         filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]
         message = typed if not filters else " ".join(word for word in typed.split() if word not in filters)
-        words, symptoms = _interpret_paste(book, message)
+        words, symptoms, _ = _interpret_paste(book, message)
         if not symptoms.symptoms and "\n" not in typed.strip():
             # The name of a class among the words of a question: `OutOfMemoryError, what can I do`.
             matched = match_symptoms(message, catalogue.symptoms.values())
@@ -65,8 +66,8 @@ def _is_filter(word: str) -> bool:
     return re.match(r"-?([a-z]+):\S", word) is not None and word.lstrip("-").partition(":")[0] in FILTERS
 
 
-def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms]:
-    """Returns the words of the message of a pasted error, and its failures."""
+def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms, bool]:
+    """Returns the words of the message of a pasted error, its failures, and whether it has values of a pattern."""
     # Most questions are no messages, and the patterns of a diagnosis take 60 ms to compile.
     from labbook.diagnosis.service import Diagnoser, list_fingerprints
     from labbook.diagnosis.text.log_reader import read_text
@@ -82,13 +83,14 @@ def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms]:
     own = [f.fingerprint for f in diagnosis.findings[:1] if f.exception]
     fingerprints = tuple(dict.fromkeys([*own, *list_fingerprints(evidence)]))
     named = [*(primary.values.values() if primary is not None else ()), *_NAME.findall(message)]
-    return _query_words(message), QuerySymptoms(
+    about = QuerySymptoms(
         fingerprints,
         tuple(names[:_PAGES]),
         tuple(families),
         whole=bool(primary),
         names=tuple(dict.fromkeys(name for name in named if _NAME.fullmatch(f"'{name}'"))),
     )
+    return _query_words(message), about, bool(primary and primary.values)
 
 
 def _last_line(text: str) -> str:

@@ -110,7 +110,9 @@ class PageScores:
         self._phrases: list[tuple[str, float, Phrase]] = []
         self._places: dict[str, list[tuple[int, int]]] = defaultdict(list)
         pages: dict[str, set[str]] = defaultdict(set)
+        texts: list[str] = []
         for page in catalogue:
+            texts += [*page.titles, *page.phrases, *page.asked]
             kinds = [*zip(page.asked, repeat(_ASKED_WEIGHT)), *zip(page.phrases, repeat(1.0))]
             kinds += zip(page.titles, repeat(_TITLE_WEIGHT))
             for text, kind in dict(kinds).items():
@@ -124,6 +126,7 @@ class PageScores:
                 self._phrases.append((page.symptom, kind, phrase))
         self._count = len({name for name, _, _ in self._phrases})
         self._counts = {name: len(found) for name, found in pages.items()}
+        self._texts = "\n".join(texts).lower()
         self._weights: dict[Meaning, float] = {}
         self._totals: dict[int, float] = {}
 
@@ -208,6 +211,8 @@ class PageScores:
         return tuple(word for word in words if not word.endswith(("Error", "Exception")) and self._is_name(word))
 
     def _is_name(self, word: str) -> bool:
+        if word.lower() in self._texts:
+            return False
         meanings = read_meanings(word)
         if not set("_./-").isdisjoint(word[1:]) and len(meanings) > 1:
             return True

@@ -14,6 +14,7 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.errors import NothingFoundError, UsageError
 from labbook.findings.search_question import interpret_search
 from labbook.index.hit import Hit
+from labbook.index.page_scores import page_scores
 from labbook.index.query import search
 from labbook.index.query_error import QueryError
 from labbook.index.query_fields import FieldNames
@@ -356,6 +357,23 @@ def test_a_question_with_a_name_finds_the_run_with_this_name(notes, question, fi
     (found, *_) = _interpreted(notes, question).hits
 
     assert first in (found.path.rsplit("/", 1)[-1].removesuffix(".md"), found.symptom), found
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("mat1 and mat2 shapes cannot be multiplied (7x9 and 5x3)", "shape_mismatch_linear"),
+        ("loss becomes nan after some hundred steps", "loss_nonfinite"),
+    ],
+)
+def test_a_message_with_values_comes_before_what_its_words_suggest(notes, question, first):
+    assert interpret_search(notes.notebook, question)[1].symptoms[0] == first
+
+
+def test_words_of_a_page_are_no_names_of_a_program():
+    scores = page_scores(load_catalogue().symptoms.values())
+    assert not scores.list_names("device-side assert triggered, forgot optimizer.zero_grad()")
+    assert scores.list_names("shapelite not found by data_loader.py") == ("shapelite", "data_loader.py")
 
 
 @pytest.mark.parametrize(("question", "first"), [("paddle 显存不足", "x"), ("torch 显存不足", OLD), ("显存不足", OLD)])
