@@ -171,7 +171,7 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
     alone = len(binary) == len(training_losses(signals)) and not has_opposed_optimizers(run, signals)
     if alone and len(ends) == 1 and ends <= {0.0, 1.0} and seen >= 5 and labels >= _LABELS:
         value, index, share = ends.pop(), binary[0].get("ignore_index"), binary[0].get("ignored", 0.0)
-        key = f"health.label_constant.{'all' if index is None else 'kept'}"
+        key = "health.label_constant.all" if index is None else "health.label_constant.counted"
         observed = message(key, labels=labels, value=value, index=index or 0, share=share)
         return Outcome("fail", observed, called_in_sentence(binary[0].get("line", "")))
     if constant := _learns_constant(run, signals):
