@@ -4,24 +4,8 @@ import math
 import random
 
 import pytest
+from loss_signals import classifier, flat
 from order_of_tests import in_one_test
-
-
-def classifier(values, classes=10, **fields):
-    told = {
-        "fn": "cross_entropy",
-        "training": True,
-        "calls": len(values),
-        "classes": classes,
-        "step": 1,
-        "observed": 20,
-    }
-    ends = {"value_first": values[0], "value_last": values[-1], "reduction": "mean", "line": "t.py:1"}
-    return {"losses": ({**told, **ends, **fields},)}
-
-
-def flat(random_, level=2.3, n=300, noise=0.03):
-    return [level * math.exp(random_.gauss(0, noise)) for _ in range(n)]
 
 
 def squared_error(values, target=1.0, **fields):

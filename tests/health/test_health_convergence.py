@@ -6,28 +6,12 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loss_signals import classifier, flat
 from order_of_tests import in_one_test
 
 RUNS = 800
 ALARMS = 0.005
 """Share of simulated healthy runs that may have any warning or failure."""
-
-
-def classifier(values, classes=10, **fields):
-    told = {
-        "fn": "cross_entropy",
-        "training": True,
-        "calls": len(values),
-        "classes": classes,
-        "step": 1,
-        "observed": 20,
-    }
-    ends = {"value_first": values[0], "value_last": values[-1], "reduction": "mean", "line": "t.py:1"}
-    return {"losses": ({**told, **ends, **fields},)}
-
-
-def flat(random_, level=2.3, n=300, noise=0.03):
-    return [level * math.exp(random_.gauss(0, noise)) for _ in range(n)]
 
 
 @pytest.mark.long
