@@ -173,7 +173,8 @@ def owners(paddle, addresses):
 class AutogradGraph:
     """The graphs of one process.
 
-    `bare` says that the last loss had no graph at all, and that the step after it is watched.
+    `bare` says that the last loss had no graph at all, and that the step after it is watched. `read` is the number of
+    the last backward call whose nodes were read: PaddlePaddle 3.3 never frees what `Tensor.grad_fn` returns.
 
     Args:
         inspector: The `TensorInspector`; its `roots`, `tables` and `trained_parameters` are used.
@@ -192,6 +193,7 @@ class AutogradGraph:
         self.missing = []
         self.cut = None
         self.bare = False
+        self.read = 0
         self.penalised = 0
         self.bootstrapped = None
         self.policy = PolicyLoss(LOSS_GRAPH)
@@ -224,6 +226,7 @@ class AutogradGraph:
         self._look_at_ratio(number, tensors)
         if not (number == 1 or number == AGAIN or ((self.missing or bare) and number <= FIRST)):
             return
+        self.read = number
         found = reached_leaves(tensors)
         if found is None:
             return
@@ -242,6 +245,7 @@ class AutogradGraph:
         """Notes the ratio of a clipped policy loss; its values are watched from the first graph on that shows one."""
         watched = self.inspector.functions.ratios
         if number <= 2 and not watched.on:
+            self.read = number
             watched.on = self.policy.look_at_ratio(_roots(tensors), lambda: line_of(user_frame())) is not None
         self.policy.ratios += watched.take()
         watched.on = watched.on and number < AGAIN

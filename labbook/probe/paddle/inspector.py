@@ -206,8 +206,10 @@ class TensorInspector(inspector.TensorInspector):
     def mark_graph(self, tensors):
         """Marks the graph of a backward call: a weak reference that lives as long as the node of the loss does.
 
-        The mark is a hook on the gradient of the loss, which does nothing.
+        The mark is a hook on the gradient of the loss, which does nothing. A graph that labbook has read never dies.
         """
+        if self.graphs.read == self._monitor.loop.backwards:
+            return None
         for tensor in tensors:
             if not tensor.stop_gradient and not tensor.is_leaf:
                 mark = Mark()
