@@ -5,6 +5,9 @@ import math
 import pytest
 from order_of_tests import in_one_test
 
+from labbook.health.rules.updates import hardly_moved
+from labbook.model.signals import Signals
+
 
 def updates(make_model, looks, ratio, **init):
     model = make_model("Linear", "Linear", init={1: init, 2: init})
@@ -216,3 +219,33 @@ def test_small_initial_weights_that_have_grown_are_a_note(ask, make_model, looks
     model = make_model("Linear", "Linear", init={i: {"std": 1e-4} for i in (1, 2)})
     tensors = looks(params=lambda step: [{"i": i, "w": 1e-3 if step == 1 else norm, "g": 1.0} for i in (0, 1)])
     assert ask("init_scale_bad", signals={"models": (model,), "tensors": tensors}).verdict == verdict
+
+
+@in_one_test(
+    ("ratio", "share"),
+    [(lambda _: 1e-5, 0.0015), (lambda step: 0.01 if step <= 3 else 1e-9, None), (lambda step: 2e-4 / step, 0.0013)],
+    ids=["constant", "large at first", "falls"],
+)
+def test_the_bound_of_all_updates_counts_the_large_first_ones(make_model, looks, ratio, share):
+    found = hardly_moved(Signals("torch", **updates(make_model, looks, ratio)), clipped=False)
+    assert (found is None) is (share is None)
+    if share is not None:
+        bound = found.observed.values["share"]
+        assert bound == pytest.approx(share, rel=0.1) and bound > 0.999 * sum(ratio(step) for step in range(1, 151))
+
+
+def test_steps_that_changed_nothing_are_not_counted_as_changes(ask):
+    signals = {"loop": {"unchanged": {"0": {"checked": 19, "unchanged": 8, "streak": 8}}}}
+    assert ask("step_changed_nothing", signals=signals).observed == "in 11 of 19 inspected steps"
+
+
+@in_one_test("check", ["grad_not_cleared", "step_changed_nothing"])
+def test_an_optimizer_without_gradients_says_nothing_of_them(ask, make_model, looks, check):
+    """As one that was created before the model was copied: its parameters get no gradient."""
+    cleared = {"0": {"checked": 66, "not_cleared": 0, "streak": 0}}
+    empty = {"0": {"checked": 180, "none": 180, "zero": 0, "streak": 180}}
+    tensors = looks(params=lambda _: [{"i": 0, "w": 1.0, "ratio": 0.0}])
+    signals = {"models": (make_model("Linear"),), "tensors": tensors}
+    signals["loop"] = {"optimizers": 1, "steps": 180, "cleared": cleared, "steps_without_gradient": empty}
+    found = ask(check, signals=signals)
+    assert (found.verdict, found.observed) == ("not observed", "not observed: no inspected step had a gradient")

@@ -45,7 +45,6 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
     Source: a logical invariant (tier 1) where it holds for at least 3 steps in a row; 0 of 14 healthy runs.
     """
     cleared = signals.loop.get("cleared", {})
-    checked = sum(looks.get("checked", 0) for looks in cleared.values())
     for opt, looks in cleared.items():
         streak, bad = looks.get("streak", 0), looks.get("not_cleared", 0)
         seen = looks.get("checked", 0)
@@ -57,9 +56,14 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
             stale = message("health.grad_not_cleared.stale", optimizer=which, bad=bad, seen=seen, norm=norm)
             rare = message("health.grad_not_cleared.less_often", good=seen - bad)
             return Outcome("fail", stale, (rare,) if seen - bad > 1 else ())
+    empty = signals.loop.get("steps_without_gradient", {})
+    judged = [looks for opt, looks in cleared.items() if empty.get(opt, {}).get("none", 0) < looks.get("checked", 0)]
+    if cleared and not judged:
+        return unobserved(message("health.not_observed.no_gradient"))
+    checked = sum(looks.get("checked", 0) for looks in judged)
     if not checked:
         return too_few_data(0, 1)
-    kept = sum(looks.get("not_cleared", 0) for looks in cleared.values())
+    kept = sum(looks.get("not_cleared", 0) for looks in judged)
     if kept:
         return Outcome("ok", message("health.grad_not_cleared.most", good=checked - kept, steps=checked))
     return Outcome("ok", message("health.grad_not_cleared.ok", steps=checked))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
-from labbook.health.evidence.measurements import optimizer_suffix, process_series, too_few_data
+from labbook.health.evidence.measurements import optimizer_suffix, process_series, too_few_data, unobserved
 from labbook.health.evidence.training_kind import has_fallen, is_pretrained, training_loss
 from labbook.health.evidence.trend_tests import blocks, mann_kendall, median
 from labbook.model.check import Outcome, check
@@ -68,13 +68,17 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
             observed = message("health.step_changed_nothing.unchanged", bad=still, seen=seen, optimizer=which)
             return Outcome("fail", observed)
     if not checked:
-        return too_few_data(0, 1)
+        histories = [row for p in parameters_of(signals) for _, row in p.history]
+        is_idle = bool(histories) and not any(row.get("g") for row in histories)
+        return unobserved(message("health.not_observed.no_gradient")) if is_idle else too_few_data(0, 1)
     ratios = [v for p in parameters_of(signals) if p.is_matrix and p.trainable for v in p.values("ratio")]
     extra: Message | str = ""
     if ratios and median(ratios) == 0.0:
         still = sum(1 for ratio in ratios if ratio == 0.0)
         extra = message("health.step_changed_nothing.often_still", share=still / len(ratios))
-    return Outcome("ok", message("health.step_changed_nothing.ok", steps=checked, extra=extra))
+    changed = checked - sum(look.get("unchanged", 0) for look in looks.values())
+    key = "health.step_changed_nothing.ok" if changed == checked else "health.step_changed_nothing.most"
+    return Outcome("ok", message(key, changed=changed, steps=checked, extra=extra))
 
 
 def _stopped_after(signals: Signals) -> int | None:
@@ -264,16 +268,25 @@ def stands_still(run: Run, signals: Signals) -> bool:
 def hardly_moved(signals: Signals, clipped: bool) -> Outcome | None:
     """Returns `update_too_small` for a loss that is flat as well: no matrix can have moved by a hundredth.
 
-    Source: chosen by us; a tenth where clipping has cut every gradient down. The median update times the number of
-    steps bounds how far a matrix has come when all steps point the same way; of 1 % of their norm no network forgets
-    its initial outputs. Alone it is what fine-tuning at a low rate does, so it means nothing without a flat loss.
+    Source: chosen by us; a tenth where clipping has cut every gradient down. The sum of the updates bounds how far a
+    matrix has come when all steps point the same way; of 1 % of their norm no network forgets its initial outputs.
+    Alone it is what fine-tuning at a low rate does, so it means nothing without a flat loss.
     """
     judged = [p for p in parameters_of(signals) if p.is_matrix and p.trainable and not _begins_at_zero(p)]
-    moved = [median(v) * p.history[-1][0] for p in judged if len(v := p.values("ratio")) >= _STREAK]
+    moved = [_path(pairs) for p in judged if len(pairs := _ratios(p)) >= _STREAK]
     steps, most = _steps_seen(judged), _MOVED_CLIPPED if clipped else _MOVED
     if not moved or len(moved) < 0.5 * len(judged) or steps < _FLAT_STEPS or not 0 < max(moved) < most:
         return None
     return Outcome("warn", message("health.update_too_small.moved", steps=steps, share=max(moved)))
+
+
+def _path(pairs: Sequence[tuple[int, float]]) -> float:
+    """Returns the sum of the updates up to the last look; each step before a look counts as the larger neighbour."""
+    path, before, last = 0.0, 0, 0.0
+    for step, ratio in pairs:
+        path += ratio + (step - before - 1) * max(last, ratio)
+        before, last = step, ratio
+    return path
 
 
 def begins_too_large(run: Run, signals: Signals, least: float = SHATTERED) -> Outcome | None:
