@@ -179,7 +179,7 @@ class TensorInspector:
         """
         kind = self.framework.Tensor
         given = [one for one in args if type(one) is kind and one.ndim]
-        return bool(given) and all(one.grad_fn is not None for one in given)
+        return bool(given) and all(not one.is_leaf for one in given)
 
     def evaluates(self, root, args, kwargs):
         """Looks at a forward that is no training forward, and at its first input where the phase is new."""

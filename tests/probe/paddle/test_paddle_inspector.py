@@ -316,12 +316,12 @@ def counted(tensor):
     return original.__get__(tensor)
 
 paddle.Tensor.grad_fn = property(counted)
-model = nn.Linear(4, 2)
-optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+model, head = nn.Linear(4, 2), nn.Linear(2, 1)
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters() + head.parameters())
 for step in range(80):
     if step == 30:
         count[0] = 0
-    model(paddle.ones([3, 4])).mean().backward()
+    head(model(paddle.ones([3, 4]))).mean().backward()
     optimizer.step()
     optimizer.clear_grad()
 print(count[0])
