@@ -115,5 +115,8 @@ class StepSampler:
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
         reason = "steps are short: after the first ones, %d of each %d are followed in full" % (AWAKE, ROUND)
-        what = "details of most steps from step %d on, such as gradient norms that are not clipped" % self.fast_from
+        what = (
+            "details of most steps from step %d on, such as gradient norms (unless a clipping call gives them)"
+            % self.fast_from
+        )
         return what, reason if self.fast and self.steps >= self.fast_from else ""
