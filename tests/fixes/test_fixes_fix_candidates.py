@@ -300,10 +300,10 @@ def test_what_can_touch_the_failure_comes_first_and_the_rest_is_only_counted(
     later = run(captured={"python": {"modules": {"cv2": "opencv-python"}, "loaded": ["opencv-python"]}})
     kept = keep_used(drop_doubles(changes, failed), replace(failed, sources=("train.py", "lm.py")),
                      replace(later, sources=("train.py", "lm.py"), packages=("cv2",)))  # fmt: skip
-    told, count = order_candidates(kept, failed, later, ("s",), {"s": symptom("s", *cured_by)})
+    ordered, count = order_candidates(kept, failed, later, ("s",), {"s": symptom("s", *cured_by)})
 
-    assert list(told[: len(first)]) == first and count == touching
-    assert len(told) == len(changes)
+    assert list(ordered[: len(first)]) == first and count == touching
+    assert len(ordered) == len(changes)
 
 
 @in_one_test(
@@ -327,9 +327,9 @@ def test_of_many_lines_that_one_is_shown_that_has_the_words_of_the_failure(remov
     )
     lines = [*(f"-{line}" for line in removed), *(f"+{line}" for line in added)]
     change = Change("code", "c.yaml", "", "", "\n".join(["--- before", "+++ now", "@@ -1,3 +1,3 @@", *lines]))
-    (told,), rest = focus_lines([change], failed)
+    (focused,), rest = focus_lines([change], failed)
 
-    assert changed_lines(told.detail) == (shown or changed_lines(change.detail))
+    assert changed_lines(focused.detail) == (shown or changed_lines(change.detail))
     assert rest == (max(len(removed), len(added)) - 1 if shown else 0)
 
 
