@@ -34,7 +34,7 @@ def merge_fetched(notebook: Notebook, folders: GitFolders, ref: str, fetched: st
     """Merge a fetched commit into the notebook's branch without a network and return the new tip.
 
     Raises:
-        GitError: A work tree stands in the way, or git failed.
+        GitError: A work tree is in the way, or git failed.
     """
     with lock_sharing(folders):
         align_disk(notebook, folders, ref)

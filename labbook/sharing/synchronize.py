@@ -73,7 +73,7 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
         rewritten: What to do when the history of the remote was replaced: "keep", "follow", or "" to stop.
 
     Raises:
-        GitError: The remote cannot be reached or refuses, or a work tree stands in the way. What was fetched is merged
+        GitError: The remote cannot be reached or refuses, or a work tree is in the way. What was fetched is merged
             here even if it cannot be pushed.
     """
     notebook, folders = remote.notebook, remote.folders

@@ -191,7 +191,8 @@ class LossFunctions(loss_wrappers.LossFunctions):
         kept = target != ignored
         best, classes, pairs = inputs.argmax(axis), inputs.shape[axis], ()
         if classes <= MOST_PAIRED and not (kept & ((target < 0) | (target >= classes))).any():
-            places = (best * classes + target)[kept]
+            # On a GPU some versions warn of `bincount` where deterministic algorithms are asked for.
+            places = (best * classes + target)[kept].cpu()
             pairs = self.module.bincount(places, minlength=classes * classes).tolist()
         self.monitor.evaluation.accuracy(int(((best == target) & kept).sum().item()), int(kept.sum().item()), pairs)
 
