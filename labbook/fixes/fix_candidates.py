@@ -113,11 +113,9 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     def is_double(change: Change) -> bool:
         if change.kind != "argument" or change.what.startswith("-"):
             return False
-        name, is_said = (
-            normalize_name(change.what.rpartition(".")[2]),
-            (change.before in ("", *old), change.now in ("", *new)),
-        )
-        return name in words or (name in in_code and all(is_said))
+        name = normalize_name(change.what.rpartition(".")[2])
+        has_values = change.before in ("", *old) and change.now in ("", *new)
+        return name in words or (name in in_code and has_values)
 
     return [change for change in changes if not is_double(change)]
 

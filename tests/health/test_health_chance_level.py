@@ -96,8 +96,8 @@ def test_positions_that_are_small_beside_the_tokens(ask, make_series, share, end
     ],
 )
 def test_triplets_that_are_not_separated(ask, near, far, last, calls, verdict):
-    told = {"fn": "triplet", "training": True, "calls": calls, "observed": 20, "line": "t.py:5", "margin": 1.0}
-    found = ask("triplet_swapped", signals={"losses": ({**told, "near": near, "far": far, "value_last": last},)})
+    call = {"fn": "triplet", "training": True, "calls": calls, "observed": 20, "line": "t.py:5", "margin": 1.0}
+    found = ask("triplet_swapped", signals={"losses": ({**call, "near": near, "far": far, "value_last": last},)})
     assert (found and found.verdict) == verdict
 
 

@@ -21,7 +21,7 @@ def epoch(number=0, loader=0, phase="train", prints=("a", "b", "c")):
 def test_a_state_carried_between_shuffled_sequences(ask):
     """Only where neighbouring steps are known to begin with the state of the last, in a random order."""
 
-    def told(carried, shuffle=True, steps=(1, 2, 3, 4, 9), by_hand=()):
+    def judge_states(carried, shuffle=True, steps=(1, 2, 3, 4, 9), by_hand=()):
         looks = [
             {"step": step, "model": 0, "modules": [{"i": 1, "carried": one}]}
             for step, one in zip(steps, carried, strict=True)
@@ -34,13 +34,13 @@ def test_a_state_carried_between_shuffled_sequences(ask):
         )
 
     after_the_first = (False, True, True, True, False)
-    found = told(after_the_first)
+    found = judge_states(after_the_first)
     assert found.verdict == "warn" and found.observed.startswith("lstm (LSTM) began 3 batches")
-    assert told(after_the_first, shuffle=False) is None
-    assert told((False, False, True, True, False)) is None
-    assert told(after_the_first, steps=(1, 3, 5, 7, 9)) is None
-    assert told(after_the_first, by_hand="abc").verdict == "warn"
-    assert told(after_the_first, by_hand="abcdefgh") is None
+    assert judge_states(after_the_first, shuffle=False) is None
+    assert judge_states((False, False, True, True, False)) is None
+    assert judge_states(after_the_first, steps=(1, 3, 5, 7, 9)) is None
+    assert judge_states(after_the_first, by_hand="abc").verdict == "warn"
+    assert judge_states(after_the_first, by_hand="abcdefgh") is None
 
 
 def test_attention_that_sees_the_next_token(ask):
