@@ -30,13 +30,13 @@ def command(context: click.Context, as_json: bool, notebook: str | None) -> None
 
     rows = check_installation(Path.cwd(), Path(notebook) if notebook else None, os.environ)
     say = Sentences("en" if as_json else terminal_language())
-    texts = [{"name": r.name, "verdict": r.verdict, "told": say(r.found), "advice": say(r.advice)} for r in rows]
+    texts = [{"name": r.name, "verdict": r.verdict, "found": say(r.found), "advice": say(r.advice)} for r in rows]
     if as_json:
         print_json(texts)
     else:
         for row in texts:
             mark = screen.Cell(f"{row['verdict']:4}", _STYLES[row["verdict"]])
-            screen.print_line(mark, f"  {row['name']:14} {row['told']}")
+            screen.print_line(mark, f"  {row['name']:14} {row['found']}")
             if row["advice"]:
                 screen.print_line(screen.Cell(f"{'':20} {row['advice']}", "dim"))
     if any(row.verdict == "fail" for row in rows):

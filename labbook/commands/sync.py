@@ -119,7 +119,7 @@ def _sync_in_background(book: Notebook, timeout: float) -> None:
         result = _share(choose_remote(book, timeout_s=timeout, quiet=True), "")
         click.echo(f"{result.commit} {result.remote}")
     except LabbookError as error:
-        update_state(book, error=error.message, advice=error.hint, failure=error.as_data(), told=False)
+        update_state(book, error=error.message, advice=error.hint, failure=error.as_data(), printed=False)
         click.echo(error.message)
 
 

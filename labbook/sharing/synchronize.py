@@ -83,13 +83,15 @@ def synchronize(remote: Remote, *, rewritten: str = "") -> SyncResult:
             result = _Sync(remote, ref, rewritten).run()
         except GitError as error:
             facts = {"error": error.message, "advice": error.hint, "failure": error.as_data()}
-            update_state(notebook, time=_utc_now(), remote=remote.name, told=True, **facts)
+            update_state(notebook, time=_utc_now(), remote=remote.name, printed=True, **facts)
             raise
     state = read_state(notebook)
     marks: dict[str, object] = {"shared": {**shared_commits(state), remote.name: result.commit}}
     if "tracked" in state and read_commit(folders, tracking_ref(remote.name, ref)) == result.commit:
         marks["tracked"] = tracking_marks(notebook, folders)  # the next command need not look again
-    update_state(notebook, time=_utc_now(), remote=remote.name, error="", advice="", failure=None, told=True, **marks)
+    update_state(
+        notebook, time=_utc_now(), remote=remote.name, error="", advice="", failure=None, printed=True, **marks
+    )
     return result
 
 

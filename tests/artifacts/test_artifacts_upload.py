@@ -46,10 +46,10 @@ def local(book: Notebook) -> list[str]:
 
 def test_objects_move_to_a_folder_and_equal_ones_are_uploaded_once(book, tmp_path):
     digests = keep(book, b"", b"weights", b"weights")
-    told = []
-    state = upload_pending(book, lambda digest, number, count: told.append((number, count)))
+    seen = []
+    state = upload_pending(book, lambda digest, number, count: seen.append((number, count)))
     assert (state.pending, state.error, local(book)) == (0, "", [])
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert seen == [(0, 2), (1, 2), (2, 2)]
     store = ObjectFolder(tmp_path / "store")
     assert sorted(store.digests()) == sorted(set(digests))
     assert {fact["digest"] for fact in stored_objects(book)} == set(digests)

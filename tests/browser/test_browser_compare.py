@@ -39,9 +39,9 @@ def test_the_page_says_what_the_terminal_says(site, open_page):
         (path,) = (site.notes / "runs").rglob(f"{run}/run.json")
         facts.append(collect_facts(json.loads(path.read_text())))
     for chosen in (facts, facts[:2], facts[1:4], facts[::-1]):
-        told = page.evaluate("facts => labbook.differences(facts)", chosen)
+        seen = page.evaluate("facts => labbook.differences(facts)", chosen)
         # Both show no more than so many rows of one kind; the page says how many more when it draws them.
-        shown = [row for kind in KINDS for row in [row for row in told if row["kind"] == kind][:MAX_ROWS]]
+        shown = [row for kind in KINDS for row in [row for row in seen if row["kind"] == kind][:MAX_ROWS]]
         expected = [row for row in compare_facts(chosen) if row.values != ("",) * len(chosen)]
         assert [(row["kind"], row["what"], tuple(row["values"])) for row in shown] == [
             (row.kind, row.what, row.values) for row in expected

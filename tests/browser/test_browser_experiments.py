@@ -18,12 +18,12 @@ def test_each_point_is_a_run(site, open_page):
     page = open_page(f"{site.url}experiments/{name}.html")
     page.wait_for_selector("#lb-explore svg")
 
-    told = json.loads((site.folder / f"data/experiments/{name}.json").read_text())
-    held = told["params"]["lr"].get("r", list(range(len(told["id"]))))
+    seen = json.loads((site.folder / f"data/experiments/{name}.json").read_text())
+    held = seen["params"]["lr"].get("r", list(range(len(seen["id"]))))
     finite = [
         n
-        for k, n in enumerate(told["metrics"]["loss"].get("r", range(len(told["id"]))))
-        if n in held and any(isinstance(told["metrics"]["loss"][what][k], (int, float)) for what in ("best", "last"))
+        for k, n in enumerate(seen["metrics"]["loss"].get("r", range(len(seen["id"]))))
+        if n in held and any(isinstance(seen["metrics"]["loss"][what][k], (int, float)) for what in ("best", "last"))
     ]
     page.get_by_label("Option", exact=True).select_option("lr")
     page.get_by_label("Metric", exact=True).select_option("loss")

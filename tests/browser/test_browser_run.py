@@ -172,15 +172,15 @@ def test_a_run_page_is_light(site, open_page):
 
     everything = {names[key].removeprefix(site.url): size for key, size in sizes.items() if key in names}
     # The search comes behind, when the page stands still.
-    told = {url: size for url, size in everything.items() if not url.startswith("search/")}
+    seen = {url: size for url, size in everything.items() if not url.startswith("search/")}
     entries = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/search/'))"
     begun = page.evaluate(f"Math.min(...{entries}.map((one) => one.startTime))")
     assert begun > page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") + 400
-    scripts = sum(size for url, size in told.items() if url.endswith(".js"))
-    assert not [url for url in told if "sitemap" in url], "what grows with the notebook is not loaded"
-    first = sum(size for url, size in told.items() if not url.endswith((".js", ".csv")) and "uPlot" not in url)
-    assert first < 60_000, told
-    assert scripts < 150_000 and told["assets/vendor/uPlot/uPlot.iife.min.js"] < 30_000
+    scripts = sum(size for url, size in seen.items() if url.endswith(".js"))
+    assert not [url for url in seen if "sitemap" in url], "what grows with the notebook is not loaded"
+    first = sum(size for url, size in seen.items() if not url.endswith((".js", ".csv")) and "uPlot" not in url)
+    assert first < 60_000, seen
+    assert scripts < 150_000 and seen["assets/vendor/uPlot/uPlot.iife.min.js"] < 30_000
 
 
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)], ids=["light", "dark"])

@@ -294,7 +294,7 @@ def test_csv_of_what_is_shown_holds_no_formula(site, open_page):
         "return new Response(JSON.stringify(d)); }; }",
         evil,
     )
-    # The table is made anew from what the page is told now.
+    # The table is made anew from the present data of the page.
     page.evaluate("document.querySelectorAll('#lb-runs > *:not(.lb-home-link)').forEach(part => part.remove())")
     page.add_script_tag(url=f"{site.url}assets/runs.js?again")
     page.wait_for_selector(ROWS)

@@ -91,7 +91,7 @@ def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypa
         cwd=book.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as recording:  # fmt: skip
         lines = iter(recording.stdout.readline, "")
-        told = next((line for line in lines if "no progress for" in line), "")
+        seen = next((line for line in lines if "no progress for" in line), "")
         recording.terminate()
         recording.communicate(timeout=60)
     [run] = entries(book)
@@ -101,7 +101,7 @@ def test_a_hang_is_named_while_it_lasts_and_in_the_entry(book, address, monkeypa
         next(n for n, text in enumerate(texts, 1) if part in text) for part in ("LINE hang", "backward()")
     )
     place = f"rank 1 has not entered backward at {name}:{backward}, where rank 0 waits; rank 1 is at {name}"
-    assert place in told
+    assert place in seen
     assert (odd["kind"], odd["ranks"], odd["where"]["line"]) in [("elsewhere", [1], n) for n in (hang - 1, hang)]
     assert "stalled_no_progress" in [check["id"] for check in run["checks"] if check["verdict"] == "warn"]
 

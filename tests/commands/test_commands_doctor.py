@@ -25,11 +25,11 @@ def rows(done):
 def test_everything_works(book, thin_path):
     found = rows(book("doctor", "--json", env=thin_path))
     assert all(row["verdict"] != "fail" for row in found.values())
-    assert found["git"]["told"].startswith("git version")
-    assert str(book.folder) in found["notebook"]["told"]
-    assert found["commits"]["told"].startswith("on main")
+    assert found["git"]["found"].startswith("git version")
+    assert str(book.folder) in found["notebook"]["found"]
+    assert found["commits"]["found"].startswith("on main")
     assert found["probe"]["verdict"] == "ok", found["probe"]
-    assert "not installed" in found["torch"]["told"]
+    assert "not installed" in found["torch"]["found"]
     said = book("doctor", env=thin_path).stdout
     assert "notebook" in said and "probe" in said
 
@@ -39,13 +39,13 @@ def test_broken_settings_fail(book, thin_path):
     done = book("doctor", "--json", env=thin_path, check=False)
     assert done.returncode == 3
     row = rows(done)["notebook"]
-    assert row["verdict"] == "fail" and "labbook.toml, line 1: title = 3" in row["told"]
+    assert row["verdict"] == "fail" and "labbook.toml, line 1: title = 3" in row["found"]
 
 
 def test_unknown_settings_are_a_warning(book, thin_path):
     (book.folder / "labbook.toml").write_text("titel = 'x'\n")
     row = rows(book("doctor", "--json", env=thin_path))["settings"]
-    assert row["verdict"] == "warn" and row["told"].endswith("did you mean title?")
+    assert row["verdict"] == "warn" and row["found"].endswith("did you mean title?")
 
 
 def test_warnings_are_no_failure(book, git, thin_path):
@@ -55,11 +55,11 @@ def test_warnings_are_no_failure(book, git, thin_path):
     git(book.folder, "checkout", "-q", "--detach")
     enqueue(find_notebook(book.folder, environ={}).paths, ("notes/x.md",), "m", 1.0, "the branch kept moving")
     found = rows(book("doctor", "--json", env={**thin_path, "LABBOOK_LEVLE": "deep", "LABBOOK_TITLE": "x"}))
-    assert found["environment"]["told"].startswith("LABBOOK_LEVLE")
+    assert found["environment"]["found"].startswith("LABBOOK_LEVLE")
     assert "LABBOOK_LEVEL" in found["environment"]["advice"]
     assert found["commits"]["verdict"] == "warn"
-    assert "no branch is checked out" in found["commits"]["told"]
-    assert "1 commit postponed" in found["queue"]["told"]
+    assert "no branch is checked out" in found["commits"]["found"]
+    assert "1 commit postponed" in found["queue"]["found"]
 
 
 def test_without_git_python_and_notebook(tmp_path):

@@ -29,9 +29,9 @@ def test_a_proposal_is_confirmed_found_by_a_pasted_error_and_taken_back(project)
     by = project.run()["id"]
     assert f"may have fixed {failed}: --rows 3 → 9" in done.stderr
 
-    told = json.loads(project("fix", "last", "--json").stdout)
-    assert (told["status"], told["run"], told["by"], told["text"]) == ("confirmed", failed, by, "--rows 3 → 9")
-    assert told["committed"] == "committed" and any(file.endswith(f"{failed}.md") for file in told["files"])
+    seen = json.loads(project("fix", "last", "--json").stdout)
+    assert (seen["status"], seen["run"], seen["by"], seen["text"]) == ("confirmed", failed, by, "--rows 3 → 9")
+    assert seen["committed"] == "committed" and any(file.endswith(f"{failed}.md") for file in seen["files"])
     assert project.run(failed)["fix"] == by
     assert f"fixed in {by}: --rows 3 → 9" in project("diagnose", failed).stdout
 
@@ -86,8 +86,8 @@ def test_a_fix_is_one_for_its_project_only(project, tmp_path):
         (folder / "train.py").write_text(SCRIPT.replace("default=3", f"default={rows}"))
         command = ("record", "--notebook", str(project.folder), "--", sys.executable, "train.py")
         runs.append(project(*command, cwd=folder, check=False).stderr)
-        told = project.run()
-        assert (told["project"], told["previous"]) == (str(folder), "")
+        seen = project.run()
+        assert (seen["project"], seen["previous"]) == (str(folder), "")
 
     assert "exp001_train_dynamic" in runs[0] and "exp002_two-train_dynamic" in runs[1]
     assert "may have fixed" not in runs[1]

@@ -90,10 +90,10 @@ def test_files_that_came_and_went(tmp_path, git, repository):
     (repository / "net.py").write_text("x = 1\n")
     git(repository, "add", "-N", "net.py")
     now = side(tmp_path, git, repository, "b")
-    told = diff_code(*before, *now, ["train.py", "net.py"])
+    seen = diff_code(*before, *now, ["train.py", "net.py"])
 
-    assert changed(told["net.py"]) == ["+x = 1"] and "--- /dev/null" in told["net.py"]
-    removed = [line for line in changed(told["train.py"]) if line != "-"]
+    assert changed(seen["net.py"]) == ["+x = 1"] and "--- /dev/null" in seen["net.py"]
+    removed = [line for line in changed(seen["train.py"]) if line != "-"]
     assert removed == [f"-{line}" for line in OLD.split("\n") if line]
 
 
@@ -107,8 +107,8 @@ def test_code_outside_a_repository(tmp_path):
         )
         sides.append(({"repository": False, "top": "/gone", "commit": ""}, folder))
 
-    told = diff_code(*sides[0], *sides[1], ["train.py", "x.py", "never.py"])
-    assert list(told) == ["train.py"] and changed(told["train.py"]) == WIDER
+    seen = diff_code(*sides[0], *sides[1], ["train.py", "x.py", "never.py"])
+    assert list(seen) == ["train.py"] and changed(seen["train.py"]) == WIDER
 
 
 def test_what_is_not_known_is_left_out(tmp_path, git, repository):

@@ -68,13 +68,13 @@ def test_a_wait_for_the_rank_that_failed_first_stands_behind_its_error():
 
 @in_one_test("symptom", sorted(id for id, page in CATALOGUE.symptoms.items() if "any" in page.caused_by))
 def test_what_reports_another_failure_stands_behind_the_first_one(symptom):
-    told = name_first_cause(Diagnosis((found(symptom, "RuntimeError"),)), RUN, CATALOGUE)
-    own, report = told.findings
+    seen = name_first_cause(Diagnosis((found(symptom, "RuntimeError"),)), RUN, CATALOGUE)
+    own, report = seen.findings
     assert own.title == "ValueError: sample 17 of shard 3 is corrupt"
     assert (own.where["file"], own.where["line"], own.where["rank"]) == ("/w/ddp.py", 8, 1)
     assert report.symptom == symptom and report.follows_from == own.family
     shown = "ValueError: sample 17 of shard 3 is corrupt, at ddp.py:8"
-    assert verdict_line(replace(RUN, findings=told.findings)) == shown
+    assert verdict_line(replace(RUN, findings=seen.findings)) == shown
 
 
 @pytest.mark.parametrize("kind", ["ValueError", "RuntimeError", "OSError"])
@@ -201,9 +201,9 @@ def test_a_shorter_epoch_is_the_cause_where_that_rank_ended_first(odd, first):
     run = replace(RUN, exceptions=(PEER,), captured={"ranks": {"odd": odd}})
     broken = found("peer_process_died", "RuntimeError", message=PEER.message)
     uneven = replace(found("rank_step_count_mismatch", ""), where={"rank": 1})
-    told = name_first_cause(Diagnosis((broken, uneven)), run, CATALOGUE).findings
-    assert (told[0].symptom, len(told)) == (first, 2)
-    assert (told[1].follows_from == first) == (first == uneven.symptom)
+    seen = name_first_cause(Diagnosis((broken, uneven)), run, CATALOGUE).findings
+    assert (seen[0].symptom, len(seen)) == (first, 2)
+    assert (seen[1].follows_from == first) == (first == uneven.symptom)
 
 
 def test_the_error_of_a_cell_ends_the_run_not_the_report_of_its_runner():

@@ -122,17 +122,17 @@ EVERY = (LOSS, TORCH_UP, COMMIT, TRAIN, MODEL, SEED, LR, SIZES)
     ],
 )
 def test_the_page_of_the_symptom_says_what_cures(cured_by, first):
-    told = rank_changes(EVERY, ("s",), {"s": symptom("s", *cured_by)}, list_failing_files(CRASHED))
+    found = rank_changes(EVERY, ("s",), {"s": symptom("s", *cured_by)}, list_failing_files(CRASHED))
 
-    assert told[0] == first
-    assert LOSS not in told and len(told) == len(EVERY) - 1
-    assert told.index(COMMIT) > told.index(TRAIN)
+    assert found[0] == first
+    assert LOSS not in found and len(found) == len(EVERY) - 1
+    assert found.index(COMMIT) > found.index(TRAIN)
 
 
 def test_without_a_page_the_failing_file_comes_first_and_then_what_people_change_most():
-    told = rank_changes(EVERY, ("unknown",), {}, list_failing_files(CRASHED))
+    found = rank_changes(EVERY, ("unknown",), {}, list_failing_files(CRASHED))
 
-    assert told[:2] == (MODEL, TRAIN)
+    assert found[:2] == (MODEL, TRAIN)
     assert rank_changes(EVERY, (), {}, ())[:3] == (SEED, LR, SIZES)
 
 

@@ -52,10 +52,10 @@ def as_read(signals):
     def read(kind, event):
         return {key: value for key, value in read_event({**event, "k": kind}).items() if key != "k"}
 
-    told = {name: getattr(signals, name) for name in KINDS}
+    seen = {name: getattr(signals, name) for name in KINDS}
     events = {
         name: read(KINDS[name], value) if isinstance(value, dict) else tuple(read(KINDS[name], one) for one in value)
-        for name, value in told.items()
+        for name, value in seen.items()
     }
     return dataclasses.replace(signals, **events)
 
@@ -114,13 +114,13 @@ def asked(check_id, *series, signals=None, **fields):
 def in_english(outcome):
     """The outcome with sentences in place of messages; a key or value that is missing fails the test."""
     fill = Sentences("en").fill
-    told = {"observed": fill(outcome.observed), "evidence": tuple(fill(one) for one in outcome.evidence if one)}
+    seen = {"observed": fill(outcome.observed), "evidence": tuple(fill(one) for one in outcome.evidence if one)}
     for name in ("expected", "advice"):
-        told[name] = fill(getattr(outcome, name)) if getattr(outcome, name) is not None else ""
+        seen[name] = fill(getattr(outcome, name)) if getattr(outcome, name) is not None else ""
     # Every sentence has to be possible in every language.
     for one in (outcome.observed, *outcome.evidence, outcome.expected, outcome.advice):
         assert not one or Sentences("zh").fill(one)
-    return dataclasses.replace(outcome, **told)
+    return dataclasses.replace(outcome, **seen)
 
 
 @pytest.fixture(scope="session")
@@ -129,14 +129,14 @@ def ask():
 
 
 def parameter(i, name, shape, module=0, trainable=True, **init):
-    told = {"mean": 0.0, "std": 0.1, "min": -0.3, "max": 0.3, "zero": 0.0, "bad": 0, "rows_equal": False, "fan_in": 100}
+    seen = {"mean": 0.0, "std": 0.1, "min": -0.3, "max": 0.3, "zero": 0.0, "bad": 0, "rows_equal": False, "fan_in": 100}
     return {
         "i": i,
         "name": name,
         "shape": list(shape),
         "module": module,
         "trainable": trainable,
-        "init": {**told, **init},
+        "init": {**seen, **init},
     }
 
 
@@ -190,7 +190,7 @@ def rates(random_, n):
 
 
 def healthy_levels(random_, n, speed):
-    """The loss without its noise: how fast a run learns is told by the rate's own integral."""
+    """The loss without its noise: how fast a run learns follows from the rate's own integral."""
     total, done = sum(speed), 0.0
     kind = random_.choice(("exponential", "power", "sigmoid", "two phases", "late", "grokking"))
     fall = random_.uniform(0.25, 0.999)
@@ -243,9 +243,9 @@ def healthy_run(seed):
     signals = {"losses": ()}
     if classes:
         fn = "cross_entropy" if classes > 2 else random_.choice(("cross_entropy", "bce_with_logits"))
-        told = {"fn": fn, "line": "t.py:1", "training": True, "calls": n, "classes": classes, "reduction": "mean"}
+        seen = {"fn": fn, "line": "t.py:1", "training": True, "calls": n, "classes": classes, "reduction": "mean"}
         numbers = {"value_first": losses[0], "value_last": losses[-1], "observed": min(n, 40), "prob_rows": 0.0}
-        signals["losses"] = ({**told, **numbers, "step": 1, "input": {"shape": [32, classes], "min": -3.0}},)
+        signals["losses"] = ({**seen, **numbers, "step": 1, "input": {"shape": [32, classes], "min": -3.0}},)
     times = [0.01 * math.exp(random_.gauss(0, 0.2)) * (1 + 20 * (random_.random() < 0.01)) for _ in range(n)]
     validation = healthy_validation(random_, losses)
     series = [series_of("loss", losses), series_of("grad_norm", norms), series_of("lr", speed)]

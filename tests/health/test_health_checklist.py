@@ -334,6 +334,6 @@ NONSENSE = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(FIELDS), st.lists(st.dictionaries(st.sampled_from(KEYS), NONSENSE), max_size=3)))
 def test_nonsense_costs_no_entry(read_signals, fields):
-    told = {name: tuple(rows) if name != "loop" else (rows or [{}])[0] for name, rows in fields.items()}
-    found = checklist(run_with(*HEALTHY, signals=(read_signals(Signals("torch", **told)),)), PAGES)
+    reported = {name: tuple(rows) if name != "loop" else (rows or [{}])[0] for name, rows in fields.items()}
+    found = checklist(run_with(*HEALTHY, signals=(read_signals(Signals("torch", **reported)),)), PAGES)
     assert found and all(row.verdict in ("ok", "warn", "fail", "note", "not observed") for row in found)

@@ -81,19 +81,19 @@ def test_first_and_last_batch_of_a_phase(signals):
 
 
 def test_each_layer_at_the_first_and_the_last_look(signals):
-    told = debug_output.layers(signals)
+    seen = debug_output.layers(signals)
 
-    assert told["steps"] == [1, 9] and told["left_out"] == 0
-    (body,) = told["rows"]
+    assert seen["steps"] == [1, 9] and seen["left_out"] == 0
+    (body,) = seen["rows"]
     assert (body["name"], [each["low"] for each in body["looks"]]) == ("body", [-1.0, -2.0])
     assert body["looks"][0]["std"] is None
 
 
 def test_parameters_at_the_last_look(signals):
-    told = debug_output.parameters(signals)
+    seen = debug_output.parameters(signals)
 
-    assert told["step"] == 9
-    body, head = told["rows"]
+    assert seen["step"] == 9
+    body, head = seen["rows"]
     assert (body["weight"], body["gradient"], body["update"], body["zero"]) == (2.0, 0.5, 0.03, 0.25)
     assert (head["trainable"], head["gradient"], head["bad"]) == (False, None, 1)
 

@@ -8,8 +8,16 @@ from order_of_tests import in_one_test
 
 
 def batches(n=20, samples=32, model=None, **leaf):
-    told = {"path": "0", "role": "input", "shape": [32, 8], "dtype": "float32", "integer": False, "bad": 0, "nan": 0}
-    made = {**told, "mean": 0.0, "std": 1.0, "min": -3.0, "max": 3.0, **leaf}
+    recorded = {
+        "path": "0",
+        "role": "input",
+        "shape": [32, 8],
+        "dtype": "float32",
+        "integer": False,
+        "bad": 0,
+        "nan": 0,
+    }
+    made = {**recorded, "mean": 0.0, "std": 1.0, "min": -3.0, "max": 3.0, **leaf}
     rows = tuple({"step": i + 1, "phase": "train", "samples": samples, "leaves": [made]} for i in range(n))
     return {"batches": rows, **({"models": (model,)} if model else {})}
 
@@ -154,14 +162,14 @@ def test_drift(ask):
 
 
 def test_indices_outside(ask):
-    told = {"op": "gather", "line": "t.py:3", "max": 12, "min": 0, "size": 10, "count": 5}
-    assert "index 12 for size 10" in ask("out_of_bounds_read", signals={"loop": {"out_of_bounds": [told]}}).observed
+    recorded = {"op": "gather", "line": "t.py:3", "max": 12, "min": 0, "size": 10, "count": 5}
+    assert "index 12 for size 10" in ask("out_of_bounds_read", signals={"loop": {"out_of_bounds": [recorded]}}).observed
     assert ask("out_of_bounds_read", signals={"loop": {"steps": 1}}) is None
 
 
 def classifier(**fields):
-    told = {"fn": "cross_entropy", "training": True, "calls": 50, "classes": 3, "line": "t.py:2", "observed": 20}
-    return {**told, "target": {"shape": [32], "min": 0, "max": 2}, **fields}
+    recorded = {"fn": "cross_entropy", "training": True, "calls": 50, "classes": 3, "line": "t.py:2", "observed": 20}
+    return {**recorded, "target": {"shape": [32], "min": 0, "max": 2}, **fields}
 
 
 def test_an_input_column_that_determines_the_target(ask):
@@ -252,8 +260,8 @@ def test_imbalance(ask):
     ],
 )
 def test_imbalance_of_binary_targets_in_floating_point(ask, share, fields, loss, verdict):
-    told = {"shape": [64], "integer": False, "min": 0.0, "max": 1.0, "mean": share, "zero": 1 - share, **fields}
-    looked = batches(samples=64, path="target", role="label", **told)
+    recorded = {"shape": [64], "integer": False, "min": 0.0, "max": 1.0, "mean": share, "zero": 1 - share, **fields}
+    looked = batches(samples=64, path="target", role="label", **recorded)
     signals = {**looked, "losses": (classifier(**{"fn": "bce_with_logits", **loss}),)}
     found = ask("class_imbalance", signals=signals)
     assert found.verdict == verdict, found

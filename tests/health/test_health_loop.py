@@ -14,8 +14,8 @@ def loop(**fields):
 
 
 def phases(n=3, **fields):
-    told = {"begin_step": 10, "end_step": 10, "batches": 12, "training": False, "grad": False, "stochastic": True}
-    return {"evaluations": tuple({**told, "root": "Net", "phases": n, **fields} for _ in range(n))}
+    recorded = {"begin_step": 10, "end_step": 10, "batches": 12, "training": False, "grad": False, "stochastic": True}
+    return {"evaluations": tuple({**recorded, "root": "Net", "phases": n, **fields} for _ in range(n))}
 
 
 CASES = [
@@ -194,8 +194,8 @@ def test_whole_losses_accumulated_are_noted(ask, make_series):
 
 
 def test_schedules(ask, make_series):
-    def scheduled(**told):
-        return loop(scheduler={"0": {"type": "StepLR", "steps": 10, "optimizer_steps": 100, **told}})
+    def scheduled(**recorded):
+        return loop(scheduler={"0": {"type": "StepLR", "steps": 10, "optimizer_steps": 100, **recorded}})
 
     rate = make_series("lr", [0.1] * 100)
     assert ask("lr_schedule_wrong", rate, signals=scheduled(steps=0)).verdict == "fail"
@@ -248,10 +248,10 @@ def test_a_loss_that_refuses_other_shapes_broadcasts_nothing(ask, function, verd
 
 
 def test_one_of_two_optimizers_never_steps(ask):
-    told = {"steps": 100, "backwards": 100, "optimizers": 2, "idle": {"optimizers": 1, "parameters": 6}}
-    found = ask("backward_but_no_step", signals={"loop": told})
+    recorded = {"steps": 100, "backwards": 100, "optimizers": 2, "idle": {"optimizers": 1, "parameters": 6}}
+    found = ask("backward_but_no_step", signals={"loop": recorded})
     assert found.verdict == "fail" and found.observed.startswith("1 optimizer never stepped; 6 parameters")
-    assert ask("backward_but_no_step", signals={"loop": {**told, "idle": {}}}).verdict == "ok"
+    assert ask("backward_but_no_step", signals={"loop": {**recorded, "idle": {}}}).verdict == "ok"
 
 
 def test_dropout_in_evaluations_of_a_single_forward(ask):

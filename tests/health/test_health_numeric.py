@@ -9,12 +9,12 @@ NAN = math.nan
 
 
 def loss_call(**fields):
-    told = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 10}
-    return {"losses": ({**told, "reduction": "mean", "step": 1, "value_first": 2.3, "value_last": 1.0, **fields},)}
+    recorded = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "calls": 50, "observed": 20, "classes": 10}
+    return {"losses": ({**recorded, "reduction": "mean", "step": 1, "value_first": 2.3, "value_last": 1.0, **fields},)}
 
 
 def batch(**leaf):
-    told = {
+    recorded = {
         "path": "0",
         "role": "input",
         "shape": [32, 8],
@@ -24,7 +24,7 @@ def batch(**leaf):
         "mean": 0.0,
         "std": 1.0,
     }
-    return {"batches": ({"step": 3, "phase": "train", "samples": 32, "leaves": [{**told, **leaf}]},)}
+    return {"batches": ({"step": 3, "phase": "train", "samples": 32, "leaves": [{**recorded, **leaf}]},)}
 
 
 FLIGHT = {
@@ -38,9 +38,9 @@ def test_the_flight_recorder_names_module_line_and_samples(ask, make_series):
     loss = make_series("loss", [1.0] * 6 + [NAN] * 4)
     found = ask("loss_nonfinite", loss, signals={"flight": FLIGHT})
     assert found.verdict == "fail" and found.observed == "4 of 10 values not finite, first in step 7"
-    told = " ".join(found.evidence)
-    assert "step 7: produced by log in the forward pass of block.2 (LayerNorm)" in told
-    assert "at model.py:31: h = torch.log(h)" in told and "samples of that batch: 4, 9, 12" in told
+    recorded = " ".join(found.evidence)
+    assert "step 7: produced by log in the forward pass of block.2 (LayerNorm)" in recorded
+    assert "at model.py:31: h = torch.log(h)" in recorded and "samples of that batch: 4, 9, 12" in recorded
     assert found.where["line"] == 31 and found.where["module"] == "block.2"
 
 
@@ -74,7 +74,7 @@ LINES = [
 
 
 @in_one_test(
-    ("made", "told"),
+    ("made", "recorded"),
     [
         (
             MADE,
@@ -90,10 +90,10 @@ LINES = [
         (MADE | {"op": "NllLoss2D"}, "cross entropy (nll_loss) over no label"),
     ],
 )
-def test_the_operation_of_a_loss_is_told_with_its_numbers(ask, make_series, made, told):
+def test_the_operation_of_a_loss_is_told_with_its_numbers(ask, make_series, made, recorded):
     flight = FLIGHT | {"finding": "loss expression", "module": None, "made": made, "may": []}
     found = ask("loss_nonfinite", make_series("loss", [1.0, NAN]), signals={"flight": flight})
-    assert found.observed.startswith(f"1 of 2 values not finite, first in step 2: {told}")
+    assert found.observed.startswith(f"1 of 2 values not finite, first in step 2: {recorded}")
     assert found.where["line"] == 31
 
 
@@ -165,9 +165,9 @@ def test_the_first_value_is_told_as_it_was(ask, make_series, fields, value):
     assert found.observed.lower().startswith(f"{value} appears first in the output of".lower())
     leaf = {"path": "0", "role": "input", "bad": 8, "nan": False}
     flight |= {"finding": "bad batch", "batch": {"leaves": [leaf]}}
-    told = "a non-finite value" if value == "NaN" else value
+    recorded = "a non-finite value" if value == "NaN" else value
     found = ask("nonfinite_input", signals={**batch(), "flight": flight})
-    assert found.observed.lower().startswith(f"{told} in the inputs of step 18")
+    assert found.observed.lower().startswith(f"{recorded} in the inputs of step 18")
 
 
 def test_what_comes_after_the_first_bad_step_was_not_born_there(ask, make_model, looks):

@@ -9,8 +9,8 @@ pytestmark = pytest.mark.pure
 
 
 def classifier(**fields):
-    told = {"fn": "cross_entropy", "training": True, "calls": 50, "classes": 14, "line": "t.py:2", "observed": 20}
-    return {**told, "reduction": "mean", "target": {"shape": [224], "min": 0, "max": 13}, **fields}
+    recorded = {"fn": "cross_entropy", "training": True, "calls": 50, "classes": 14, "line": "t.py:2", "observed": 20}
+    return {**recorded, "reduction": "mean", "target": {"shape": [224], "min": 0, "max": 13}, **fields}
 
 
 def epoch(number=0, loader=0, phase="train", prints=("a", "b", "c")):
@@ -132,8 +132,8 @@ def test_validation_on_the_rows_of_the_one_batch(ask, make_series):
     def found(rows, name="test_acc", prints=("a",)):
         batch = {"phase": "train", "step": 1, "samples": 300}
         phases = [{**epoch(loader=None), "prints": ["a"] * 9}, {**epoch(loader=None, phase="eval"), "prints": prints}]
-        told = {"losses": (classifier(target={"shape": [rows]}),), "batches": (batch,), "prints": tuple(phases)}
-        return ask("train_val_overlap", make_series(name, [0.5, 0.6], "console"), signals=told)
+        recorded = {"losses": (classifier(target={"shape": [rows]}),), "batches": (batch,), "prints": tuple(phases)}
+        return ask("train_val_overlap", make_series(name, [0.5, 0.6], "console"), signals=recorded)
 
     assert found(300).verdict == "warn"
     assert found(60) is found(300, "acc") is found(300, prints=("a", "b")) is None
@@ -150,12 +150,12 @@ def test_padding_in_the_loss(ask, fields, verdict):
     fields = dict(fields)
     share = fields.pop("share", 0.3)
     target = {"shape": [224], "min": 0, "max": 13, "dtype": "int64", "zero": fields.pop("zero", None)}
-    told = {"losses": (classifier(**{"target": target, **fields}),)}
+    recorded = {"losses": (classifier(**{"target": target, **fields}),)}
     options = {"padding_idx": 0, "num_embeddings": 14}
     model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": options}]}
     labels = {"0": int(224 * share), "5": 224 - int(224 * share)}
     batch = {"phase": "train", "step": 1, "samples": 32, "labels": {"histogram": labels}}
-    found = ask("padding_in_loss", signals={**told, "models": (model,), "batches": (batch,)})
+    found = ask("padding_in_loss", signals={**recorded, "models": (model,), "batches": (batch,)})
     assert (found.verdict if found else None) == verdict
 
 
@@ -176,9 +176,9 @@ def test_positions_hidden_by_the_attention_mask_count_in_the_loss(ask, pad, igno
         batches.append(
             {"phase": "train", "step": step, "samples": 16, "leaves": leaves, "labels": {"histogram": labels}}
         )
-    told = classifier(target={"shape": [640], "min": 0, "max": 60}, classes=64, ignored=ignored)
+    recorded = classifier(target={"shape": [640], "min": 0, "max": 60}, classes=64, ignored=ignored)
     model = {"model": 0, "modules": [{"i": 1, "name": "emb", "type": "Embedding", "order": 0, "options": {}}]}
-    found = ask("padding_in_loss", signals={"losses": (told,), "models": (model,), "batches": tuple(batches)})
+    found = ask("padding_in_loss", signals={"losses": (recorded,), "models": (model,), "batches": tuple(batches)})
     assert (found.verdict if found else None) == verdict
 
 

@@ -169,5 +169,5 @@ def test_what_one_framework_needs_loads_no_framework_and_nothing_of_the_other(fr
         "frameworks = ('torch', 'paddle', 'numpy')\n"
         f"print([n for n in sys.modules if n in frameworks or n.startswith('labbook.probe.{other}')])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
-    assert told.stdout.strip() == "[]", told.stdout + told.stderr
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert seen.stdout.strip() == "[]", seen.stdout + seen.stderr

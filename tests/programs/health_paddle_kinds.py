@@ -116,8 +116,8 @@ def fitted():
     optimizer = paddle.optimizer.Adam(0.01, parameters=model.parameters())
     model.prepare(optimizer, nn.CrossEntropyLoss(), paddle.metric.Accuracy())
     model.fit(Pairs(), Pairs(), batch_size=16, epochs=2, verbose=0)
-    told = model.evaluate(Pairs(), batch_size=16, verbose=0)
-    return [digest(model.network), float(np.ravel(told["loss"])[0]), float(told["acc"])]
+    values = model.evaluate(Pairs(), batch_size=16, verbose=0)
+    return [digest(model.network), float(np.ravel(values["loss"])[0]), float(values["acc"])]
 
 
 class Mutating(nn.Layer):

@@ -47,19 +47,19 @@ def loss_of(model, seed, target=None):
 
 
 def one():
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(STEPS):
         clear(optimizer)
         loss = loss_of(model, at)
         loss.backward()
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def accumulated(to_zero=None, steps=STEPS, parts=4):
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(steps):
         clear(optimizer, to_zero)
@@ -69,12 +69,12 @@ def accumulated(to_zero=None, steps=STEPS, parts=4):
             loss.backward()
             whole += loss.item()
         optimizer.step()
-        told.append(whole)
-    return [told]
+        losses.append(whole)
+    return [losses]
 
 
 def cleared_for_each_part():
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(STEPS):
         for part in range(4):
@@ -82,13 +82,13 @@ def cleared_for_each_part():
             loss = loss_of(model, 4 * at + part) / 4
             loss.backward()
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def cleared_before_the_last_part():
     """As under `accelerator.accumulate`, which clears gradients only where it steps: if that comes first, too late."""
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(STEPS):
         for part in range(4):
@@ -97,13 +97,13 @@ def cleared_before_the_last_part():
             loss = loss_of(model, 4 * at + part) / 4
             loss.backward()
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def stepped_after_many():
     """The step is behind the loop over the batches, each of which clears the gradients."""
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(STEPS):
         for part in range(20):
@@ -111,13 +111,13 @@ def stepped_after_many():
             loss = loss_of(model, 20 * at + part)
             loss.backward()
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def gradients_by_task():
     """The gradients of each task are set aside, and then put together."""
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(STEPS):
         kept = []
@@ -132,8 +132,8 @@ def gradients_by_task():
             else:
                 p.grad.set_value(one * 2 + other)
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def accumulated_into_zeros():
@@ -145,7 +145,7 @@ def accumulated_in_many_short_steps():
 
 
 def several_losses_of_one_model():
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(STEPS):
         clear(optimizer)
@@ -153,25 +153,25 @@ def several_losses_of_one_model():
         first.backward()
         second.backward()
         optimizer.step()
-        told.append(first.item() + second.item())
-    return [told]
+        losses.append(first.item() + second.item())
+    return [losses]
 
 
 def summed_before():
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(STEPS):
         clear(optimizer)
         loss = loss_of(model, at) + loss_of(model, at, 1.0)
         loss.backward()
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def attacked(forget, steps=STEPS):
     """The gradient of a first loss is only looked at, and cleared before that of the loss that is stepped on."""
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     for at in range(steps):
         clear(optimizer)
@@ -180,8 +180,8 @@ def attacked(forget, steps=STEPS):
         loss = loss_of(model, at)
         loss.backward()
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def attacked_and_cleared():
@@ -212,14 +212,14 @@ def attacked_and_cleared_by_hand():
 
 
 def never_cleared():
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model, 0.001)
     for at in range(STEPS):
         loss = loss_of(model, at)
         loss.backward()
         optimizer.step()
-        told.append(loss.item())
-    return [told]
+        losses.append(loss.item())
+    return [losses]
 
 
 def adversaries():
@@ -245,7 +245,7 @@ def adversaries():
 
 def actor_and_critic(late=False):
     """Both losses are differentiated before both optimizers step."""
-    actor, critic, told = net(), net(), ([], [])
+    actor, critic, losses = net(), net(), ([], [])
     acting, judging = sgd(actor), sgd(critic)
     for at in range(STEPS):
         clear(acting)
@@ -259,9 +259,9 @@ def actor_and_critic(late=False):
         second.backward()
         acting.step()
         judging.step()
-        told[0].append(first.item())
-        told[1].append(second.item())
-    return list(told)
+        losses[0].append(first.item())
+        losses[1].append(second.item())
+    return list(losses)
 
 
 def actor_and_critic_cleared_late():
@@ -270,7 +270,7 @@ def actor_and_critic_cleared_late():
 
 def closure(parts=1):
     """An optimizer that evaluates its loss several times a step; `step` returns the first one."""
-    model, told = net(), []
+    model, losses = net(), []
     if TORCH:
         optimizer = framework.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
     else:
@@ -287,8 +287,8 @@ def closure(parts=1):
             return sum(losses)
 
         optimizer.step(evaluate)
-        told.append(seen[0])
-    return [told]
+        losses.append(seen[0])
+    return [losses]
 
 
 def closure_of_parts():
@@ -297,7 +297,7 @@ def closure_of_parts():
 
 def scaled():
     """Two micro-batches a step under a gradient scaler."""
-    model, told = net(), []
+    model, losses = net(), []
     optimizer = sgd(model)
     if TORCH:
         scaler = framework.amp.GradScaler("cpu", init_scale=8.0)
@@ -312,8 +312,8 @@ def scaled():
             whole += loss.item()
         scaler.step(optimizer)
         scaler.update()
-        told.append(whole)
-    return [told]
+        losses.append(whole)
+    return [losses]
 
 
 LOOPS = [

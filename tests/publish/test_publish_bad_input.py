@@ -1,4 +1,4 @@
-"""Whatever lies in a notebook, its site is built, and what was left out is told with the way to mend it."""
+"""Whatever lies in a notebook, its site is built, and what was left out is reported with the way to mend it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_huge_entry_is_shown_as_text(book):
 
     built = build_site(book.notebook, workers=1)
 
-    assert any("600000 characters" in told for told in built.warnings)
+    assert any("600000 characters" in seen for seen in built.warnings)
     assert len(page(built, f"runs/2026/11/21/{RUN}.html")) < 2_000_000
 
 
@@ -119,7 +119,7 @@ def test_a_name_that_is_no_text(book):
     built = build_site(book.notebook, workers=1)
 
     assert "fine" in page(built, f"runs/2026/11/21/{RUN}.html")
-    assert any("bad" in told and "rename" in told for told in built.warnings)
+    assert any("bad" in seen and "rename" in seen for seen in built.warnings)
 
 
 def test_a_half_written_entry(book):
@@ -129,7 +129,7 @@ def test_a_half_written_entry(book):
 
     built = build_site(book.notebook, workers=1)
 
-    assert any("has no end" in told and "2026/11/20" in told for told in built.warnings)
+    assert any("has no end" in seen and "2026/11/20" in seen for seen in built.warnings)
     assert built.pages >= 10
 
 
@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_read(book):
 
     for _ in range(2):
         built = build_site(book.notebook, workers=1)
-        assert any(f"{RUN}.md" in told and "cannot be read" in told for told in built.warnings)
+        assert any(f"{RUN}.md" in seen and "cannot be read" in seen for seen in built.warnings)
         assert "fine" in page(built, f"runs/2026/11/20/{OTHER}.html")
 
 

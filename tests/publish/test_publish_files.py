@@ -45,17 +45,17 @@ def test_the_files_are_those_that_mkdocs_finds(tmp_path, caplog, directories, le
     (tmp_path / "notes/broken.md").symlink_to(tmp_path / "nowhere")
     config = config_of(tmp_path, f"use_directory_urls: {directories}\n{left_out}")
 
-    def told(files):
+    def seen(files):
         kinds = ("src_uri", "dest_uri", "url", "inclusion", "abs_src_path", "abs_dest_path", "edit_uri", "name")
         return [[getattr(file, kind) for kind in kinds] for file in files]
 
     with caplog.at_level(logging.WARNING, "mkdocs"):
-        expected = told(get_files(config))
+        expected = seen(get_files(config))
         said = [record.getMessage() for record in caplog.records]
         caplog.clear()
         files, states = site_files(config)
 
-    assert told(file for file in files if file.src_dir == config.docs_dir) == expected
+    assert seen(file for file in files if file.src_dir == config.docs_dir) == expected
     assert [record.getMessage() for record in caplog.records] == said
     assert files.documentation_pages() == [
         file for file in files if file.is_documentation_page() and file.inclusion.is_included()

@@ -120,8 +120,8 @@ def test_a_note_that_acts_is_shown_as_text(book):
         text = (built.folder / f"{name}.html").read_text()
         scripts = script_hashes(text.replace(text.partition("<article")[2].partition("</article>")[0], ""))
         assert page_problems(text, scripts) == []
-    told = " ".join(built.warnings)
-    assert "notes/evil.md" in told and "onerror" in told and "notes/cited.md: has javascript:" in told
+    seen = " ".join(built.warnings)
+    assert "notes/evil.md" in seen and "onerror" in seen and "notes/cited.md: has javascript:" in seen
     assert "alert(1)" in (built.folder / "evil.html").read_text()
 
 

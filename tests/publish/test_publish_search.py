@@ -251,10 +251,10 @@ def test_shards_of_months_that_did_not_change_are_not_made_again(notes, tmp_path
         source = site_source(notes.notebook, 1e9)
         found = notebook_shards(notes.notebook, symptom_view(source), tmp_path / "cache")
         asked = [*made]
-        told = {shard.name: shard.key for shard in found}
+        seen = {shard.name: shard.key for shard in found}
         nothing_kept = symptom_view(replace(source, cache=BuildCache()))
         anew = notebook_shards(notes.notebook, nothing_kept, tmp_path / f"new{len(list(tmp_path.iterdir()))}")
-        assert told == {shard.name: shard.key for shard in anew}
+        assert seen == {shard.name: shard.key for shard in anew}
         assert {s.name: (s.count, s.facets) for s in found} == {s.name: (s.count, s.facets) for s in anew}
         assert all(
             [*map(vars, part.records())] == [*map(vars, whole.records())]

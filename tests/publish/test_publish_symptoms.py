@@ -187,7 +187,7 @@ def test_fixes_say_whether_they_held():
 
 
 def test_links_lead_only_to_what_is_there():
-    """A run or a symptom that is gone, or that could not be a file, is told and is no link."""
+    """A run or a symptom that is gone, or that could not be a file, is reported and is no link."""
     rows = [
         failure(1, 20, "index", fix="20260101-120000-gone"),
         failure(2, 20, "../../etc"),

@@ -59,20 +59,20 @@ def test_a_run_stands_in_columns():
     made = source(
         entry(2, fix="x", symptoms=["oom", "nan"], author="张敏"), entry(1, metrics={"acc": 0.5}, title="odd")
     )
-    told = json.loads(files(made)["data/runs/2026-11.json"])
+    seen = json.loads(files(made)["data/runs/2026-11.json"])
 
-    assert told["id"] == ["20261110-120002-aaaa", "20261110-120001-aaaa"]
-    assert told["title"] == ["run 2", "odd"] and told["duration"] == [61.3, 61.3]
-    assert told["started"][0] == 1794312002 and told["at"] == {}
-    assert told["fixed"] == [0] and told["bare"] == [0, 1]
-    assert told["texts"]["author"] == {"i": [0, 1], "t": ["张敏", ""]}
-    assert told["lists"]["symptoms"] == {"i": [[0, 1], []], "t": ["oom", "nan"]}
-    assert told["metrics"] == {
+    assert seen["id"] == ["20261110-120002-aaaa", "20261110-120001-aaaa"]
+    assert seen["title"] == ["run 2", "odd"] and seen["duration"] == [61.3, 61.3]
+    assert seen["started"][0] == 1794312002 and seen["at"] == {}
+    assert seen["fixed"] == [0] and seen["bare"] == [0, 1]
+    assert seen["texts"]["author"] == {"i": [0, 1], "t": ["张敏", ""]}
+    assert seen["lists"]["symptoms"] == {"i": [[0, 1], []], "t": ["oom", "nan"]}
+    assert seen["metrics"] == {
         "loss": {"r": [0], "best": [0.5], "last": ["nan"]},
         "acc": {"r": [1], "best": [0.5], "last": [0.5]},
     }
-    assert told["params"]["lr"] == {"i": [0, 1], "t": ["0.2", "0.1"]}
-    assert told["params"]["batch_size"] == {"i": [0, 0], "t": ["32"]}
+    assert seen["params"]["lr"] == {"i": [0, 1], "t": ["0.2", "0.1"]}
+    assert seen["params"]["batch_size"] == {"i": [0, 0], "t": ["32"]}
 
 
 def test_only_front_matter_stands_in_it(tmp_path):
@@ -153,8 +153,8 @@ def test_the_data_of_a_comparison(tmp_path):
 def test_damaged_data_of_a_comparison_is_empty(tmp_path):
     for content in (b"", b"[1]", b"{", b'{"series": 3, "argv": 4, "captured": [], "frameworks": [{"state": 1}]}'):
         (tmp_path / "run.json").write_bytes(content)
-        told = json.loads(compare_data(tmp_path / "run.json"))
-        assert told["metrics"] == {} == told["curves"]
+        seen = json.loads(compare_data(tmp_path / "run.json"))
+        assert seen["metrics"] == {} == seen["curves"]
     assert json.loads(compare_data(tmp_path / "missing"))["curves"] == {}
 
 

@@ -81,7 +81,7 @@ def test_the_same_pages_and_texts(book):
 
     built = build_site(book.notebook, engine="zensical")
 
-    assert built.folder == site and any("broken.md" in told for told in built.warnings)
+    assert built.folder == site and any("broken.md" in seen for seen in built.warnings)
     now = {page.relative_to(site).as_posix(): words(page) for page in site.rglob("*.html")}
     assert now.keys() == with_mkdocs.keys()
     for path in now.keys() - {"404.html"}:
@@ -99,7 +99,7 @@ def test_it_is_as_safe(book):
 
     built = build_site(book.notebook, engine="zensical")
 
-    assert any("notes/evil.md" in told and "onerror" in told for told in built.warnings)
+    assert any("notes/evil.md" in seen and "onerror" in seen for seen in built.warnings)
     for page in built.folder.rglob("*.html"):
         text = page.read_text()
         rule = text.partition("script-src ")[2].partition(";")[0]

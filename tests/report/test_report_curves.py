@@ -99,8 +99,8 @@ def test_what_belongs_together_shares_a_panel():
         made("once", [1.0]),
     ]
     panels, more = choose_panels(series)
-    told = {p.title: [label for label, _ in p.lines] for p in panels}
-    assert told == {
+    seen = {p.title: [label for label, _ in p.lines] for p in panels}
+    assert seen == {
         "loss": ["loss", "val/loss"],
         "loss (text)": [""],
         "lr": [""],

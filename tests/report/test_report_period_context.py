@@ -283,9 +283,9 @@ def test_the_page_of_an_experiment_lists_its_runs():
 def test_runs_of_a_bisection_count_as_time_only():
     loss = {"metric": "val_loss", "direction": "min"}
     searched = row(2, 17, "failed", best=0.1, tags=("bisect",), rerun_of="x", symptoms=("loss_nonfinite",), **loss)
-    told = story([row(1, 16, best=0.5, **loss), searched])
-    assert told["totals"]["runs"] == 2 and not told["failures"]
-    (result,) = told["results"]
+    seen = story([row(1, 16, best=0.5, **loss), searched])
+    assert seen["totals"]["runs"] == 2 and not seen["failures"]
+    (result,) = seen["results"]
     assert (result["runs"], result["best"]) == (1, "0.5")
     own = replace(searched, rerun_of="")
     assert story([own])["failures"], "a run that a person has given this tag"

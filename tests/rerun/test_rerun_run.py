@@ -179,14 +179,14 @@ def test_what_cannot_be_run_again_is_told(project, code, harm):
         facts.unlink()
         entry.write_text(entry.read_text().replace("status: finished", "status: running"))
     done = project("rerun", "last", check=False)
-    told = {
+    seen = {
         "commit": "is in no repository here",
         "patch": "does not apply",
         "masked": "masked",
         "data": "cannot be read",
         "running": "has not ended",
     }
-    assert done.returncode != 0 and told[harm] in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode != 0 and seen[harm] in done.stderr and "Traceback" not in done.stderr
 
 
 BISECTED = """

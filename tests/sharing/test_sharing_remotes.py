@@ -89,9 +89,9 @@ def test_two_people_share_over_http_and_no_password_is_printed(pair):
         point_to(pair, f"http://wei:hunter2secret@127.0.0.1:{port}/remote.git")
         exchange(pair)
         point_to(pair, f"http://wei:hunter2secret@127.0.0.1:{port}/nowhere.git")
-        with pytest.raises(GitError) as told:
+        with pytest.raises(GitError) as error:
             sync(pair[0])
-        assert "hunter2secret" not in f"{told.value.message} {told.value.hint}"
+        assert "hunter2secret" not in f"{error.value.message} {error.value.hint}"
 
 
 @pytest.fixture
@@ -284,11 +284,11 @@ def test_an_entry_is_shared_after_the_run(pair):
     shutil.rmtree(remote)
     assert labbook(root, "record", "--", "python", "train.py").returncode == 0
     for _ in range(150):
-        told = labbook(root, "list").stderr
-        if "background failed" in told:
+        printed = labbook(root, "list").stderr
+        if "background failed" in printed:
             break
         time.sleep(0.2)
-    assert "the last sync in the background failed" in told
+    assert "the last sync in the background failed" in printed
 
 
 @pytest.mark.long

@@ -48,7 +48,7 @@ def test_own_rules(rules):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "seen"),
     [
         ("rules = 3", "not a list"),
         ("x = 1", "'x'"),
@@ -70,11 +70,11 @@ def test_own_rules(rules):
         ("[broken", "TOML"),
     ],
 )
-def test_broken_rules_are_rejected_by_name(rules, text, told):
+def test_broken_rules_are_rejected_by_name(rules, text, seen):
     path = rules(text)
     with pytest.raises(NotebookError) as error:
         load_rules(path)
-    assert str(path) in error.value.message and told in error.value.message and error.value.hint
+    assert str(path) in error.value.message and seen in error.value.message and error.value.hint
 
 
 def test_rules_that_cannot_be_read(tmp_path):

@@ -309,8 +309,8 @@ def test_a_number_has_four_digits(value):
 
 @given(st.floats(0, 1))
 def test_a_share_is_whole_only_when_it_is(share):
-    told = format_percent(share)
-    assert (told == "100 %") == (share == 1.0) and (told == "0 %") == (share == 0.0)
+    seen = format_percent(share)
+    assert (seen == "100 %") == (share == 1.0) and (seen == "0 %") == (share == 0.0)
 
 
 @pytest.mark.process

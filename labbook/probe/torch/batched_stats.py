@@ -66,11 +66,11 @@ class BatchedStats:
             again.update((name, fields[name]) for name in ("mean", "std", "zero", "across"))
 
     def queue_sample_stats(self, samples, held):
-        """`(told, mean, deviation, share of others than zero)` of samples of one length and type.
+        """`(key, mean, deviation, share of non-zero values)` of samples of one length and type.
 
         Args:
             samples: Flat samples.
-            held: One tuple for each, whose first item is `told`.
+            held: One tuple for each, whose first item is `key`.
         """
         torch = self.torch
         norm = torch.linalg.vector_norm

@@ -36,7 +36,7 @@ def read_state(notebook: Notebook) -> dict[str, Any]:
     """Return the state; empty if there is none or it cannot be read.
 
     Keys: `time` (UTC) and `remote` of the last sync, `error` and `advice` ("" after a success), `failure` (the same
-    error for any language), `told` (whether a command has printed it), `base` (the commit that the files on disk
+    error for any language), `printed` (whether a command has printed it), `base` (the commit that the files on disk
     follow), `landing` (the commit that they are being brought to; its `local` is the tip that it contains),
     `shared` (see `shared_commits`), `looked_ns` (time on the clock of the file system: later changes of notes are not
     committed yet), `head` and `tracked` (what was checked out, and where the remote-tracking branches were, at the last
@@ -85,9 +85,9 @@ def last_failure(state: dict[str, Any]) -> LabbookError | None:
 def take_failure(notebook: Notebook) -> LabbookError | None:
     """Return the error of the last sync in the background if it failed and this was not printed yet."""
     state = read_state(notebook)
-    if not state.get("error") or state.get("told", True):
+    if not state.get("error") or state.get("printed", True):
         return None
-    update_state(notebook, told=True)
+    update_state(notebook, printed=True)
     return last_failure(state)
 
 

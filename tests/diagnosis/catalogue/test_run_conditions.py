@@ -1,4 +1,4 @@
-"""What holds in a run decides which cause of a loss that is no number is told first."""
+"""What holds in a run decides which cause of a loss that is no number is named first."""
 
 from __future__ import annotations
 

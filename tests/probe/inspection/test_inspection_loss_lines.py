@@ -17,14 +17,14 @@ def lines_of(program: Path, case: str) -> list[int]:
 
 @pytest.fixture
 def flight(probed):
-    """`flight(program, case)`: what the recorder told, and what the program printed."""
+    """`flight(program, case)`: what the recorder reported, and what the program printed."""
 
     def start(program, case):
         done = probed(sys.executable, str(program), case, OMP_NUM_THREADS="1")
         assert done.of("probe_error") == []
-        (told,) = done.of("flight")
-        assert (told["finding"], told["step"]) == ("loss expression", 6)
-        return told, done.out
+        (found,) = done.of("flight")
+        assert (found["finding"], found["step"]) == ("loss expression", 6)
+        return found, done.out
 
     return start
 
@@ -36,7 +36,7 @@ def long(*cases):
 @pytest.mark.torch
 @pytest.mark.forked("torch")
 @pytest.mark.parametrize(
-    ("case", "op", "told"),
+    ("case", "op", "found"),
     [
         ("log", "Log", {"inf": 1, "nan": 0, "of": 64, "low": 0.0}),
         ("div", "Div", {"zeros": 1}),
@@ -50,12 +50,12 @@ def long(*cases):
         ),
     ],
 )
-def test_the_operation_that_made_the_value_is_shown_with_its_line(flight, case, op, told):
+def test_the_operation_that_made_the_value_is_shown_with_its_line(flight, case, op, found):
     seen, printed = flight(TORCH, case)
     assert seen["made"]["op"] == op
-    if "then" in told:
-        assert seen["made"]["then"]["op"] == told.pop("then")["op"]
-    assert {key: seen["made"][key] for key in told} == told
+    if "then" in found:
+        assert seen["made"]["then"]["op"] == found.pop("then")["op"]
+    assert {key: seen["made"][key] for key in found} == found
     assert [seen["line"]] == lines_of(TORCH, case) and seen["function"] == "loss_of"
     assert f"{op}!" in seen["op"] and seen["may"] == []
     assert printed.splitlines()[-1] == "anomaly mode False"

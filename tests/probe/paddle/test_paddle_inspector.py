@@ -1,4 +1,4 @@
-"""What the probe sees of trainings in PaddlePaddle, and that PyTorch's twin programs are told in the same words."""
+"""What the probe sees of PaddlePaddle trainings, and that PyTorch's twin programs are described in the same words."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def test_what_paddle_is_silent_about(probed):
     (read,) = loop["out_of_bounds"]
     assert (read["op"], read["max"], read["size"]) == ("index", 9, 4)
     losses = play(probed, "paddle", "--fault", "broadcast").of("loss_call")
-    told = [loss for loss in losses if loss["fn"] == "mse_loss"][-1]
-    assert told["broadcast"] == told["observed"] > 0
-    assert told["items"] == 32 * 32
+    recorded = [loss for loss in losses if loss["fn"] == "mse_loss"][-1]
+    assert recorded["broadcast"] == recorded["observed"] > 0
+    assert recorded["items"] == 32 * 32
     rng = play(probed, "paddle", "--fault", "seed").of("loop")[-1]["rng"]
     assert rng["same"] >= 3
     assert rng["seeded"] >= 3

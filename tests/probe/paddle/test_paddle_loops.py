@@ -263,7 +263,7 @@ for rows in DataLoader(Rows(), batch_size=4, num_workers=2, worker_init_fn=alike
 
 def test_the_memory_and_the_seeds_of_workers(probed):
     done = probed(sys.executable, probed.write("workers.py", WORKERS), OMP_NUM_THREADS="1")
-    assert any((told["workers_rss"] or 0) > 0 for told in done.of("memory"))
+    assert any((recorded["workers_rss"] or 0) > 0 for recorded in done.of("memory"))
     assert done.of("loader")[0]["drawn_alike"] is True
 
 
@@ -291,8 +291,8 @@ def test_a_gradient_that_goes_wrong_before_the_head(probed):
     (flight,) = done.of("flight")
     assert (flight["finding"], flight["trigger"], flight["op"]) == ("loss expression", "gradient", "Sqrt")
     assert "Sequential" in flight["reason"]
-    told = {name: value for state in done.of("state") for name, value in state.items()}
-    assert told["parameters"] == told["trainable"]
+    recorded = {name: value for state in done.of("state") for name, value in state.items()}
+    assert recorded["parameters"] == recorded["trainable"]
 
 
 INSIDE = """

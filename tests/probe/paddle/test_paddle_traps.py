@@ -81,8 +81,8 @@ def test_each_optimizer_of_a_gan_has_its_own_loss(scenes):
 
 
 def test_accumulated_losses_and_several_roots_stay_apart(scenes):
-    for told, truth in zip(scenes["accumulation"].losses(), scenes["accumulation"].truth["losses"], strict=True):
-        assert told == approx(truth)
+    for seen, truth in zip(scenes["accumulation"].losses(), scenes["accumulation"].truth["losses"], strict=True):
+        assert seen == approx(truth)
     assert scenes["several_roots"].losses()[0] == approx(scenes["several_roots"].truth["losses"])
 
 

@@ -23,8 +23,8 @@ def test_children_that_died_are_named(probed, python):
         plain = probed.plain(python, "parent.py")
         done = probed(python, "parent.py")
         assert done.out == plain.stdout == "[-11, -9, -15, 3]\n"
-        told = sorted((event["target"], event["signal"]) for event in done.of("child_died"))
-        assert told == [("faults", "SIGSEGV"), ("killed", "SIGKILL")]
+        seen = sorted((event["target"], event["signal"]) for event in done.of("child_died"))
+        assert seen == [("faults", "SIGSEGV"), ("killed", "SIGKILL")]
         assert all(
             event["name"].startswith(("Process-", "ForkProcess-", "SpawnProcess-")) for event in done.of("child_died")
         )

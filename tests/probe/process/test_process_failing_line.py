@@ -60,7 +60,7 @@ print("begins")
 """
 
 
-def told(probed, source):
+def seen(probed, source):
     probed.write("fail.py", source)
     done = probed(sys.executable, "fail.py", check=None)
     assert done.code == 1, done.err
@@ -90,7 +90,7 @@ def told(probed, source):
 def test_tensors_named_on_a_line_of_torch(probed, line, expected):
     if "\n" in line and sys.version_info < (3, 11):
         pytest.skip("before 3.11 only one line of a statement is known")
-    _, tensors = told(probed, TORCH.replace("LINE", line))
+    _, tensors = seen(probed, TORCH.replace("LINE", line))
     assert {name: shape for name, (shape, _, _) in tensors.items()} == expected
     assert {one[1:] for one in tensors.values()} == {("float32", "cpu")}
 
@@ -98,7 +98,7 @@ def test_tensors_named_on_a_line_of_torch(probed, line, expected):
 @pytest.mark.paddle
 @pytest.mark.forked("paddle")
 def test_tensors_named_on_a_line_of_paddle(probed):
-    _, tensors = told(probed, PADDLE)
+    _, tensors = seen(probed, PADDLE)
     assert tensors == {
         "x": ([2, 8], "float32", "cpu"),
         "body.weight": ([5, 3], "float32", "cpu"),
@@ -109,7 +109,7 @@ def test_tensors_named_on_a_line_of_paddle(probed):
 @pytest.mark.torch
 @pytest.mark.forked("torch")
 def test_no_line_of_the_program_runs(probed):
-    done, tensors = told(probed, TRAPS)
+    done, tensors = seen(probed, TRAPS)
     assert done.out == "begins\n"
     assert tensors == {"sly.kept": ([3], "float32", "cpu"), "loud": ([2], "float32", "cpu")}
 
@@ -117,6 +117,6 @@ def test_no_line_of_the_program_runs(probed):
 def test_arrays_are_recorded_and_long_lines_are_cut(probed):
     names = ", ".join(f"a{n}" for n in range(20))
     source = f"import numpy\n{names} = [numpy.zeros(n) for n in range(20)]\n1 / 0, {names}\n"
-    _, tensors = told(probed, source)
+    _, tensors = seen(probed, source)
     assert list(tensors) == [f"a{n}" for n in range(8)]
     assert tensors["a3"] == ([3], "float64", "numpy")

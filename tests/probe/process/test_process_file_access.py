@@ -1,4 +1,4 @@
-"""Files that a program reads and writes are told once, with size; the interpreter's own are not."""
+"""Files that a program reads and writes are reported once, with size; the interpreter's own are not."""
 
 import os
 import sys
@@ -139,8 +139,8 @@ def test_a_fork_records_its_own_files_only(probed, python):
         probed.write(f"part{n}.txt", "x")
     done = probed(python, "train.py")
     forks = [events for events in done.files.values() if events[0]["role"] == "fork"]
-    told = [{os.path.basename(i["path"]) for e in fork if e["k"] == "files" for i in e["items"]} for fork in forks]
-    assert sorted(map(sorted, told)) == [["part0.txt"], ["part1.txt"], ["part2.txt"]]
+    found = [{os.path.basename(i["path"]) for e in fork if e["k"] == "files" for i in e["items"]} for fork in forks]
+    assert sorted(map(sorted, found)) == [["part0.txt"], ["part1.txt"], ["part2.txt"]]
 
 
 def test_links_are_resolved_and_a_secret_in_a_path_is_masked(probed):

@@ -31,8 +31,8 @@ def test_warnings_are_recorded_and_printed_unchanged(probed, python):
     plain = probed.plain(python, "warn.py")
     done = probed(python, "warn.py")
     assert (done.out, done.err) == (plain.stdout, plain.stderr)
-    told = [(event["category"], event["message"]) for event in done.of("warning")]
-    assert told == [("UserWarning", "first"), ("RuntimeWarning", "again"), ("UserWarning", "mine")]
+    seen = [(event["category"], event["message"]) for event in done.of("warning")]
+    assert seen == [("UserWarning", "first"), ("RuntimeWarning", "again"), ("UserWarning", "mine")]
     assert Path(done.of("warning")[0]["file"]).name == "warn.py"
 
 
@@ -52,11 +52,11 @@ def test_started_programs_are_recorded(probed, python):
         "os.system('true 2')\n"
     )
     done = probed(python, "-c", code)
-    told = [(event["how"], event["argv"]) for event in done.of("spawned")]
-    assert told[0][0] == "subprocess"
-    assert told[0][1][:2] == ["true", "--api-key"]
+    seen = [(event["how"], event["argv"]) for event in done.of("spawned")]
+    assert seen[0][0] == "subprocess"
+    assert seen[0][1][:2] == ["true", "--api-key"]
     assert "zq81xYt55wpL" not in str(done.files)
-    assert told[1:] == [("subprocess", ["/bin/sh", "-c", "true; true"]), ("subprocess", ["true 2"])]
+    assert seen[1:] == [("subprocess", ["/bin/sh", "-c", "true; true"]), ("subprocess", ["true 2"])]
 
 
 HOSTILE = {

@@ -12,10 +12,10 @@ def scalars(outcome, source):
 
 def test_tensorboard_scalars_are_read_and_still_written(run, healthy):
     outcome = healthy(run("logs.py", "tensorboard", fork="torch"))
-    told = scalars(outcome, "tensorboard")
-    assert told[0] == (0, {"train/loss": 1.0}) and told[1] == (1, {"train/loss": 0.5})
-    assert (7, {"split/a": 1.0, "split/b": 2.0}) in told
-    assert len(told) == 4
+    found = scalars(outcome, "tensorboard")
+    assert found[0] == (0, {"train/loss": 1.0}) and found[1] == (1, {"train/loss": 0.5})
+    assert (7, {"split/a": 1.0, "split/b": 2.0}) in found
+    assert len(found) == 4
     assert list((outcome.folder / "board").glob("events*"))
 
 
@@ -46,8 +46,8 @@ _ExperimentWriter().log_metrics({"val_acc": 0.5}, 15)
 
 def test_labbook_log_and_note(run, healthy):
     outcome = healthy(run("logs.py", "labbook"))
-    told = [(3, {"loss": 0.5, "accuracy": 0.25}), (None, {"loss": 1}), (4, {"val/loss": 0.25}), (5, {"accuracy": 0.5})]
-    assert scalars(outcome, "labbook") == told
+    found = [(3, {"loss": 0.5, "accuracy": 0.25}), (None, {"loss": 1}), (4, {"val/loss": 0.25}), (5, {"accuracy": 0.5})]
+    assert scalars(outcome, "labbook") == found
     assert [event["text"] for event in outcome.of("note")] == ["a sentence"]
     assert [event["what"] for event in outcome.of("unobserved")] == ["`text` of labbook.log"]
 
@@ -63,10 +63,10 @@ for step in range(60000):
     labbook.log(step=step, loss=step / 7)
 """
     outcome = healthy(run(program))
-    told = scalars(outcome, "labbook")
-    assert [step for step, _ in told[:5000]] == list(range(5000))
-    assert told[-1][0] == 59999
-    assert len(told) < 25000
+    found = scalars(outcome, "labbook")
+    assert [step for step, _ in found[:5000]] == list(range(5000))
+    assert found[-1][0] == 59999
+    assert len(found) < 25000
 
 
 @pytest.mark.paddle

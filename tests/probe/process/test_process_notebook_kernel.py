@@ -1,4 +1,4 @@
-"""A notebook that is executed: the kernel says hello, and an error in a cell is told though it ends no process."""
+"""A notebook that is executed: the kernel says hello, and an error in a cell is reported though it ends no process."""
 
 import json
 import sys
@@ -32,8 +32,8 @@ def test_the_error_of_a_cell_is_recorded(probed):
     (event,) = [event for event in kernels[0] if event["k"] == "exception"]
     assert (event["where"], event["type"], event["exit"]) == ("main", "ZeroDivisionError", False)
     assert [(f["function"], f["source"]) for f in event["frames"] if f["user"]][-1] == ("f", "return 1 / x")
-    told = [event["values"] for event in kernels[0] if event["k"] == "arguments"]
-    assert {"LR": 0.5} in told
+    seen = [event["values"] for event in kernels[0] if event["k"] == "arguments"]
+    assert {"LR": 0.5} in seen
     assert "data.txt" in done.paths()
     assert "signature_scheme" not in str(done.files)  # of the kernel's connection file, which holds its key
     assert not done.of("probe_error")

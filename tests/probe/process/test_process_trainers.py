@@ -10,8 +10,8 @@ def started(run, healthy, name):
     pytest.importorskip(name)
     outcome = healthy(run("trainers.py", name, fork="paddle" if name == "paddle" else None))
     assert outcome.result == run("trainers.py", name, probe=False, fork="paddle" if name == "paddle" else None).result
-    told = [event for event in outcome.of("arguments") if event["source"] == name]
-    return outcome, {event["name"]: event["values"] for event in told}
+    found = [event for event in outcome.of("arguments") if event["source"] == name]
+    return outcome, {event["name"]: event["values"] for event in found}
 
 
 def numbers(outcome, source, name):
@@ -24,9 +24,9 @@ def test_lightning(run, healthy):
     assert settings["Lit"] == {"hidden": 16, "lr": 0.01}
     assert settings["Trainer"]["max_epochs"] == 3 and settings["Trainer"]["gradient_clip_val"] == 1.0
     assert "precision" not in settings["Trainer"], "only what was given"
-    told = numbers(outcome, "lightning", "val_acc")
-    assert [step for step, _ in told] == [3, 7, 11]
-    assert told[-1][1] == approx(outcome.result[1])
+    found = numbers(outcome, "lightning", "val_acc")
+    assert [step for step, _ in found] == [3, 7, 11]
+    assert found[-1][1] == approx(outcome.result[1])
 
 
 def test_transformers(run, healthy):

@@ -33,13 +33,13 @@ print(0)
 
 
 def test_a_wrapped_batch_sampler_is_looked_into(run, healthy):
-    told = healthy(run(SCENE, fork="torch")).of("loader")
-    assert [(loader["shuffle"], loader["sampler"]) for loader in told] == [
+    seen = healthy(run(SCENE, fork="torch")).of("loader")
+    assert [(loader["shuffle"], loader["sampler"]) for loader in seen] == [
         (True, "RandomSampler"),
         (True, "RandomSampler"),
         (False, "SequentialSampler"),
     ]
-    assert {(loader["batch_size"], loader["drop_last"]) for loader in told} == {(8, True)}
+    assert {(loader["batch_size"], loader["drop_last"]) for loader in seen} == {(8, True)}
 
 
 MANY = """

@@ -103,9 +103,9 @@ def test_training_forwards_that_raise_are_counted(play):
 
 @pytest.mark.long
 def test_stale_optimizer_parameters_are_counted(play):
-    told = loop(play("stale"))
-    assert told["stale"]["0"] == {"tensors": 2, "elements": 34, "held": 4}
-    assert told["outside"] == ["2.weight", "2.bias"]
+    seen = loop(play("stale"))
+    assert seen["stale"]["0"] == {"tensors": 2, "elements": 34, "held": 4}
+    assert seen["outside"] == ["2.weight", "2.bias"]
 
 
 def test_steps_that_change_nothing_are_counted_but_not_with_a_rate_of_zero(play):
@@ -237,16 +237,16 @@ def test_steps_without_gradient_or_backward_are_counted(play):
         "zero": 0,
         "streak": 60,
     }
-    told = loop(play("nobackward"))
-    assert told["steps_without_backward"]["0"] >= 58
-    assert told["forwards_lonely"] == told["losses_lonely"] == 60
+    seen = loop(play("nobackward"))
+    assert seen["steps_without_backward"]["0"] >= 58
+    assert seen["forwards_lonely"] == seen["losses_lonely"] == 60
 
 
 def test_a_scheduler_before_the_optimizer_is_seen(play):
-    told = loop(play("sched"))["scheduler"]["0"]
-    assert told["before_optimizer"] == 1
-    assert told["steps"] == told["optimizer_steps"] == 60
-    assert told["options"]["T_max"] == 10
+    seen = loop(play("sched"))["scheduler"]["0"]
+    assert seen["before_optimizer"] == 1
+    assert seen["steps"] == seen["optimizer_steps"] == 60
+    assert seen["options"]["T_max"] == 10
 
 
 @pytest.mark.long

@@ -117,8 +117,8 @@ again = begin()
 for one, other in zip(again, saved): one.load_state_dict(other.state_dict())
 epoch(*again); epoch(*again)
 """
-    told = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
-    assert [(told[key]["before_optimizer"], told[key]["steps"]) for key in "01"] == [(0, 1), (0, 2)]
+    seen = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
+    assert [(seen[key]["before_optimizer"], seen[key]["steps"]) for key in "01"] == [(0, 1), (0, 2)]
 
 
 def test_the_scheduler_of_a_wrapped_optimizer_is_that_of_the_optimizer_in_it(run, healthy):
@@ -132,8 +132,8 @@ net = Net(); rule = Wrapper(torch.optim.SGD(net.parameters(), 0.1))
 schedule = torch.optim.lr_scheduler.StepLR(rule, 2)
 for _ in range(3): net(torch.randn(5, 4)).sum().backward(); rule.step(); schedule.step()
 """
-    told = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
-    assert (told["0"]["type"], told["0"]["steps"], told["0"]["before_optimizer"]) == ("StepLR", 3, 0)
+    seen = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
+    assert (seen["0"]["type"], seen["0"]["steps"], seen["0"]["before_optimizer"]) == ("StepLR", 3, 0)
 
 
 def test_the_scheduler_of_a_later_training_counts_from_its_first_step(run, healthy):
@@ -145,9 +145,9 @@ for _ in range(12):
         rule.zero_grad(); net(torch.randn(5, 4)).sum().backward(); rule.step()
         if at % 4 == 3: schedule.step()
 """
-    told = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
-    assert len(told) > 2
-    assert {one["optimizer_steps"] // 4 - one["steps"] for one in told.values()} <= {0, 1}, told
+    seen = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
+    assert len(seen) > 2
+    assert {one["optimizer_steps"] // 4 - one["steps"] for one in seen.values()} <= {0, 1}, seen
 
 
 def test_modules_are_not_kept_alive(run, healthy):

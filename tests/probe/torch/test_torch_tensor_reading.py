@@ -150,17 +150,17 @@ class Watching:
 def terms_of(loss, optimizers=1):
     """What is found where `loss(fit, other, step)` is the loss of every step, of each optimizer in turn."""
     inspector = Watching()
-    terms, told = LossTerms(torch, inspector), []
+    terms, seen = LossTerms(torch, inspector), []
     for step in range(6 * optimizers):
         if step % optimizers == 0:  # only the step of the first optimizer ends what is followed
             terms.begin()
         p = MODEL(X)
         value = loss((p.squeeze(1) - Y).square().mean(), (p.sum() ** 2 + p.exp().mean()) * (step + 2), step)
-        told.append(terms.backward([value]))
+        seen.append(terms.backward([value]))
         if step < optimizers:
             terms.arm([value], optimizers)
     assert not inspector.errors and not {"__add__", "__radd__", "add", "sub"} & torch.Tensor.__dict__.keys()
-    return [one for one in told if one]
+    return [one for one in seen if one]
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
             moving[0].weight.mul_(0.5)
         moving(X)
         copies.inspect()
-    told = sorted(copies.totals(), key=lambda one: one["changed"])
-    assert [one["changed"] for one in told] == [False, True]
-    assert all(one["calls"] == 4 and one["steps"] == 3 and one["last"] == 3 for one in told)
+    seen = sorted(copies.totals(), key=lambda one: one["changed"])
+    assert [one["changed"] for one in seen] == [False, True]
+    assert all(one["calls"] == 4 and one["steps"] == 3 and one["last"] == 3 for one in seen)
 
 
 def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
@@ -264,8 +264,8 @@ def test_a_target_network_is_a_copy_of_the_untrained_model(monkeypatch):
         reference(X).detach()
         with torch.no_grad():
             target(X + 1)
-    told = [(one["untrained"], one["steps"], one["compared"], one["equal"]) for one in copies.totals()]
-    assert sorted(told) == [(True, 5, 4, 0), (True, 5, 4, 4)]
+    seen = [(one["untrained"], one["steps"], one["compared"], one["equal"]) for one in copies.totals()]
+    assert sorted(seen) == [(True, 5, 4, 0), (True, 5, 4, 4)]
     copies.forget()
     loop.backwards = 0
     copies.on_load_state(loaded, {"weight": torch.zeros(3, 5), "bias": torch.zeros(3)})
@@ -329,24 +329,24 @@ def test_the_ratio_of_a_clipped_policy_loss_is_read_from_the_graph(ratio, ones, 
 
 
 def test_what_another_model_computed_is_no_input():
-    told = []
+    seen = []
     inspector = Watching()
-    batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: told.append(fields))
+    batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: seen.append(fields))
     coordinates = torch.randn(4, 2, requires_grad=True)
     batches.inspect(SimpleNamespace(index=0), (MODEL(X), X[:4], coordinates), {}, None)
     batches.write_event(1, SimpleNamespace(target=None))
-    assert [leaf["path"] for leaf in told[0]["leaves"]] == ["1", "2"]
+    assert [leaf["path"] for leaf in seen[0]["leaves"]] == ["1", "2"]
 
 
 def test_the_batch_of_a_step_is_that_of_most_samples():
     """A policy that acts with gradients runs on one state before it is trained on a batch."""
-    told = []
+    seen = []
     inspector = Watching()
-    batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: told.append(fields))
+    batches = ModelInputs(torch, TensorStats(torch), inspector, lambda kind, **fields: seen.append(fields))
     for samples in (1, 4, 4, 2):
         batches.inspect(SimpleNamespace(index=0), (X[:samples],), {}, None)
     batches.write_event(1, SimpleNamespace(target=None))
-    assert [leaf["shape"][0] for leaf in told[0]["leaves"]] == [4]
+    assert [leaf["shape"][0] for leaf in seen[0]["leaves"]] == [4]
 
 
 def standardised(values):

@@ -49,22 +49,22 @@ def test_squares_that_overflow_are_not_told_as_an_infinite_deviation(stats):
 def test_a_value_that_is_not_finite_is_told_and_the_others_are_judged_without_it(stats, shape, bad):
     tensor = numbers(shape)
     tensor.view(-1)[3] = bad
-    told = stats.inspect(tensor)
+    seen = stats.inspect(tensor)
     kept = tensor[torch.isfinite(tensor)]
-    assert (told["bad"], told["nan"]) == (1, bad != bad)
-    assert told["max"] == pytest.approx(kept.max().item())
+    assert (seen["bad"], seen["nan"]) == (1, bad != bad)
+    assert seen["max"] == pytest.approx(kept.max().item())
     # Of larger tensors the deviation is that of a sample, whose own error is 1 in the root of twice its size.
     error = 1e-3 if tensor.numel() <= MOST else 3 / (2 * MOST) ** 0.5
-    assert told["std"] == pytest.approx(kept.std(correction=0).item(), rel=error)
+    assert seen["std"] == pytest.approx(kept.std(correction=0).item(), rel=error)
 
 
 @pytest.mark.parametrize("kind", ["float64", "float16", "bfloat16", "int64", "uint8"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_extremes_are_exact_for_every_kind_of_number(stats, shape, kind):
     tensor = (numbers(shape) * 20 + 50).to(getattr(torch, kind))
-    told = stats.inspect(tensor.transpose(0, -1))
-    assert told["min"] == pytest.approx(float(tensor.min().item()), rel=1e-6)
-    assert told["max"] == pytest.approx(float(tensor.max().item()), rel=1e-6)
+    seen = stats.inspect(tensor.transpose(0, -1))
+    assert seen["min"] == pytest.approx(float(tensor.min().item()), rel=1e-6)
+    assert seen["max"] == pytest.approx(float(tensor.max().item()), rel=1e-6)
 
 
 @pytest.mark.parametrize(("shape", "unit"), [((40, 30), 1), ((6, 30, 5, 5), 1), ((6, 7, 30), 2)])

@@ -106,8 +106,8 @@ def test_two_optimizers_after_one_backward_share_its_loss_but_not_the_clipped_no
 
 def test_lbfgs_tells_all_its_evaluations(scenes):
     scene = scenes["lbfgs"]
-    told = [loss for losses in scene.losses() for loss in (losses if isinstance(losses, list) else [losses])]
-    assert told == approx(scene.truth["losses"])
+    seen = [loss for losses in scene.losses() for loss in (losses if isinstance(losses, list) else [losses])]
+    assert seen == approx(scene.truth["losses"])
     assert [event["backwards"] for event in scene.of("step")] == scene.truth["calls"]
     assert scene.norms()[-1] == approx(scene.truth["last_norm"], rel=1e-5)
 
@@ -115,8 +115,8 @@ def test_lbfgs_tells_all_its_evaluations(scenes):
 def test_accumulated_losses_stay_apart(scenes):
     scene = scenes["accumulation"]
     assert [event["backwards"] for event in scene.of("step")] == [4, 4]
-    for told, truth in zip(scene.losses(), scene.truth["losses"], strict=True):
-        assert told == approx(truth)
+    for seen, truth in zip(scene.losses(), scene.truth["losses"], strict=True):
+        assert seen == approx(truth)
 
 
 def test_several_roots_of_one_backward_are_all_losses(scenes):

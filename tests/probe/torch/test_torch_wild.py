@@ -46,5 +46,5 @@ def test_wild_programs_end_and_print_as_alone(probed, case):
 def test_a_program_that_breaks_what_the_probe_uses_is_not_hurt_and_told(probed):
     bare, watched = both(probed, "patched")
     assert (watched.code, watched.out) == (bare.returncode, bare.stdout) == (0, bare.stdout)
-    assert watched.of("probe_error"), "what failed is told"
+    assert watched.of("probe_error"), "what failed is reported"
     assert watched.of("step")[-1]["step"] == 6

@@ -1,11 +1,11 @@
-"""Epochs of which a part was not followed: their order is not told, for it would differ from that of whole ones."""
+"""Epochs of which a part was not followed: their order is not reported, for it would differ from that of whole ones."""
 
 from __future__ import annotations
 
 from labbook.probe.training.batch_fingerprints import Batch, Windows
 
 
-def told(windows, events, cut_at):
+def found(windows, events, cut_at):
     """Runs 3 epochs of 8 batches in one order; the batches from `cut_at` on are seen only in part."""
     seen = 0
     for epoch in range(3):
@@ -26,21 +26,21 @@ def test_complete_epochs_are_recorded_in_order():
     events = []
     windows = Windows(lambda kind, **fields: events.append(fields), "torch")
     whole = [f"print {at}" for at in range(8)]
-    assert told(windows, events, 1000) == [whole, whole, whole]
+    assert found(windows, events, 1000) == [whole, whole, whole]
 
 
 def test_no_order_is_recorded_for_an_incomplete_epoch():
     events = []
     windows = Windows(lambda kind, **fields: events.append(fields), "torch")
     whole = [f"print {at}" for at in range(8)]
-    assert told(windows, events, 13) == [whole, [], []]
+    assert found(windows, events, 13) == [whole, [], []]
     assert [event["batches"] for event in events] == [8, 6, 2]
 
 
 def test_results_of_the_first_epoch_are_preserved():
     events = []
     windows = Windows(lambda kind, **fields: events.append(fields), "torch")
-    assert told(windows, events, 6)[0][:6] == [f"print {at}" for at in range(6)]
+    assert found(windows, events, 6)[0][:6] == [f"print {at}" for at in range(6)]
 
 
 def test_a_forward_of_all_data_is_no_batch_of_hand_cut_ones():

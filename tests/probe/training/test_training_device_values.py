@@ -89,12 +89,12 @@ def test_an_unresponsive_device_loses_values_but_delays_no_step(training, monkey
     assert len(recorder.waiting) <= 65
     training.finish()
     assert losses(training) == [(step, None) for step in range(1, 71)]
-    told = [event["what"] for event in training.probe.events if event["k"] == "unobserved"]
-    assert told == ["loss and gradient norm of some steps"]
+    seen = [event["what"] for event in training.probe.events if event["k"] == "unobserved"]
+    assert seen == ["loss and gradient norm of some steps"]
 
 
 class Accelerator:
-    """The part of `torch.cuda` that a device reader uses, on a device whose events end when they are told to."""
+    """The part of `torch.cuda` that a device reader uses, on a device whose events end on request."""
 
     capturing = False
 

@@ -1,4 +1,4 @@
-"""Steps that are not followed go a short way: what is told of them, and when they are looked at, stays the same."""
+"""Steps that are not followed go a short way: what is recorded of them, and when they are looked at, stays the same."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Program:
         self.training.step(self.recorder, losses, [0.1], norm, backwards, None, None)
         return False
 
-    def told(self):
+    def seen(self):
         self.fast_path.catch_up()
         self.recorder.flush()
         return [fields for kind, fields in self.events if kind == "step"]
@@ -124,7 +124,7 @@ class _Open:
 
 
 def test_both_paths_record_the_same_steps():
-    told = []
+    seen = []
     for resting in (False, True):
         program = Program()
         program.monitor.skipping = resting
@@ -132,11 +132,11 @@ def test_both_paths_record_the_same_steps():
         assert sum(ways) == (1199 if resting else 0)
         assert (program.steady > 900) == resting
         assert program.monitor.step_sampler.steps == program.training.steps == program.probe.step - ONE_BY_ONE == 1199
-        told.append(program.told())
-    assert told[0] == told[1]
-    norms = [record["agg"]["grad_norm"][3] if "agg" in record else 1 for record in told[0] if "grad_norm" in record]
+        seen.append(program.seen())
+    assert seen[0] == seen[1]
+    norms = [record["agg"]["grad_norm"][3] if "agg" in record else 1 for record in seen[0] if "grad_norm" in record]
     assert sum(norms) == 19
-    assert sum(record["n"] for record in told[0]) == sum(record["backwards"] for record in told[0]) == 1199
+    assert sum(record["n"] for record in seen[0]) == sum(record["backwards"] for record in seen[0]) == 1199
 
 
 def test_the_schedule_is_evaluated_at_the_end_of_a_round_and_before_a_sample():
@@ -329,7 +329,7 @@ def test_a_norm_is_taken_rarely_in_a_steady_loop():
     for _ in range(10 * RARE):
         assert program.step(1.0)
     norms = [
-        record["agg"]["grad_norm"][3] if "agg" in record else 1 for record in program.told() if "grad_norm" in record
+        record["agg"]["grad_norm"][3] if "agg" in record else 1 for record in program.seen() if "grad_norm" in record
     ]
     assert sum(norms) == 10
 

@@ -16,6 +16,6 @@ def test_the_targets_of_the_first_value_are_told_although_the_last_batch_is_smal
     site.add_call(facts(0), None)
     for items, value in ((32, 48.1), (32, 40.0), (4, 3.3)):
         site.add_call(facts(items), value)
-    told = site.site_fields("torch")
-    assert (told["items"], told["value_first"], told["value_last"]) == (32, 48.1, 3.3)
-    assert (told["input"]["shape"], told["target"]["shape"]) == ([32, 4], [32])
+    seen = site.site_fields("torch")
+    assert (seen["items"], seen["value_first"], seen["value_last"]) == (32, 48.1, 3.3)
+    assert (seen["input"]["shape"], seen["target"]["shape"]) == ([32, 4], [32])

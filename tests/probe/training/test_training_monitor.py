@@ -287,9 +287,9 @@ def test_labels_that_a_loss_of_paddle_rejects_are_recorded(probed):
     done = probed(sys.executable, probed.write("refused.py", REFUSED), OMP_NUM_THREADS="1")
     assert done.of("probe_error") == []
     assert done.out.split() == ["refused", "refused"]
-    told = {loss["fn"]: loss for loss in done.of("loss_call") if loss["outside"]}
-    assert set(told) == {"cross_entropy", "nll_loss"}
-    assert all((loss["classes"], loss["outside"], loss["target"]["max"] >= 3) == (3, 1, True) for loss in told.values())
+    seen = {loss["fn"]: loss for loss in done.of("loss_call") if loss["outside"]}
+    assert set(seen) == {"cross_entropy", "nll_loss"}
+    assert all((loss["classes"], loss["outside"], loss["target"]["max"] >= 3) == (3, 1, True) for loss in seen.values())
 
 
 def test_a_model_in_training_mode_without_such_layers_is_no_wrong_validation():

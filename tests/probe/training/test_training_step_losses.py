@@ -60,8 +60,8 @@ def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
     for loop, summed in SUMMED.items():
         mine = [index for index, name in optimizers if name == loop]
         for index, truth, calls in zip(mine, outcome.result[loop], summed, strict=True):
-            told = {event["step"]: event.get("step_loss", event.get("loss")) for event in steps[index]}
-            assert list(told.values()) == approx([truth[step - 1] for step in told], rel=1e-5), loop
+            seen = {event["step"]: event.get("step_loss", event.get("loss")) for event in steps[index]}
+            assert list(seen.values()) == approx([truth[step - 1] for step in seen], rel=1e-5), loop
             assert {event.get("summed") for event in steps[index]} == {calls}, loop
             if loop in NAMES:
                 parts = [event["parts"] for event in steps[index] if "parts" in event]

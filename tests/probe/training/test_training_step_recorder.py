@@ -171,22 +171,22 @@ def drive(budget, cost, step_s, steps):
 
 
 def test_cheap_measurements_are_made_at_every_step():
-    told = []
-    assert drive(step_recorder.Budget(0.01, told.append), 1e-5, 1e-2, 5000) == 5000
-    assert told == []
+    seen = []
+    assert drive(step_recorder.Budget(0.01, seen.append), 1e-5, 1e-2, 5000) == 5000
+    assert seen == []
 
 
 def test_expensive_measurements_are_made_less_often_and_the_interval_recorded():
-    told = []
-    budget = step_recorder.Budget(0.01, told.append)
+    seen = []
+    budget = step_recorder.Budget(0.01, seen.append)
     measured = drive(budget, 3e-4, 1e-2, 11_000)
-    assert told == [4] and budget.interval == 4
+    assert seen == [4] and budget.interval == 4
     assert measured == pytest.approx(1000 + 10_000 / 4, abs=2)
 
 
 def test_the_interval_is_bounded_and_decreases_again():
-    told = []
-    budget = step_recorder.Budget(0.01, told.append)
+    seen = []
+    budget = step_recorder.Budget(0.01, seen.append)
     drive(budget, 1e-2, 1e-3, 2000)
     assert budget.interval == budget.WIDEST
     budget._since = None

@@ -112,7 +112,7 @@ def test_a_long_silence_before_ctrl_c_is_a_stall(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "step_s", "status"),
+    ("seen", "step_s", "status"),
     [
         ({"reason": "interrupt", "silent_s": 3.0}, 0.5, "interrupted"),
         ({"reason": "interrupt", "silent_s": 95.0}, 20.0, "interrupted"),
@@ -121,9 +121,9 @@ def test_a_long_silence_before_ctrl_c_is_a_stall(tmp_path):
         ({"reason": "silence", "silent_s": 95.0}, 0.5, "finished"),
     ],
 )
-def test_no_stall(tmp_path, told, step_s, status):
+def test_no_stall(tmp_path, seen, step_s, status):
     run = run_with(status, step_s=step_s)
-    facts = standstill_facts(run, process(**told))
+    facts = standstill_facts(run, process(**seen))
     assert "stalled" not in facts
     assert findings(run, facts) == ()
 
@@ -158,9 +158,9 @@ def test_the_error_of_a_dead_reader_has_priority(tmp_path, status, signal):
 
 def test_a_thread_of_the_program_counts_when_nothing_moved_after_it(tmp_path):
     # Nothing moved for 95 s of 1000.
-    told = process(reason="interrupt", silent_s=95.0)
-    late = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=906.0),)), told)
-    early = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=300.0),)), told)
+    seen = process(reason="interrupt", silent_s=95.0)
+    late = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=906.0),)), seen)
+    early = standstill_facts(run_with(exceptions=(thread_error("prefetch", t=300.0),)), seen)
     assert "reader_died" in late and "reader_died" not in early
     assert standstill_facts(run_with("failed", (thread_error("_thread_loop"),)), []) == {}
 

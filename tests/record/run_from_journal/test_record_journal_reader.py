@@ -261,8 +261,8 @@ def test_incomplete_lines_are_counted_in_the_probe_report():
 def test_setup_and_sustained_overhead_are_reported_separately():
     later = {"step": 32, "overhead_s": 0.5, "elapsed_s": 50.0}
     bye = {"k": "bye", "steps": 900, "overhead_s": 0.8, "elapsed_s": 60.0, "sustained": later}
-    told = run_of(process(step(900, 1.0), bye)).probe
-    assert (told.sustained_s, round(told.setup_s, 6), told.sustained_fraction) == (0.5, 0.3, 0.01)
+    seen = run_of(process(step(900, 1.0), bye)).probe
+    assert (seen.sustained_s, round(seen.setup_s, 6), seen.sustained_fraction) == (0.5, 0.3, 0.01)
     assert run_of(process(step(9, 1.0), dict(bye, sustained=None))).probe.setup_s is None
 
 

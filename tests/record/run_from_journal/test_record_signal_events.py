@@ -15,8 +15,8 @@ HELLO = {"k": "hello", "pid": 7, "argv": ["python", "train.py"], "t": 1.0}
 
 def process(*events, env=None, pid=7):
     hello = {**HELLO, "pid": pid, "env": env or {}}
-    told = ({"framework": "torch", "t": float(i), **e} for i, e in enumerate(events))
-    return ProcessEvents("x", tuple(map(read_event, (hello, *told))))
+    seen = ({"framework": "torch", "t": float(i), **e} for i, e in enumerate(events))
+    return ProcessEvents("x", tuple(map(read_event, (hello, *seen))))
 
 
 def step(n, **fields):
@@ -58,10 +58,10 @@ def test_the_first_value_that_is_not_finite_stays_a_word():
 
 
 def test_windows_without_a_finite_value_are_counted():
-    told = process(
+    seen = process(
         step(8, loss="nan", grad_norm=2.0, agg={"loss": [None, None, None, 0, 4], "grad_norm": [1, 3, 2, 4, 0]})
     )
-    loss, norm = fold_series([told])
+    loss, norm = fold_series([seen])
     assert (loss.count, loss.nonfinite, norm.low, norm.high) == (4, 4, (1.0,), (3.0,)) and math.isnan(loss.low[0])
 
 
@@ -79,9 +79,9 @@ def test_ranks_are_in_order_and_bystanders_have_no_signals():
 
 
 def test_forks_have_the_rank_of_their_process_group():
-    told = {"k": "state", "distributed": {"backend": "gloo", "world_size": 2, "rank": 1}}
+    seen = {"k": "state", "distributed": {"backend": "gloo", "world_size": 2, "rank": 1}}
     alone = {"k": "state", "distributed": {"backend": "gloo", "world_size": 1, "rank": 0}}
-    found = fold_signals([process(step(1), told, pid=8), process(step(1), alone, pid=9)])
+    found = fold_signals([process(step(1), seen, pid=8), process(step(1), alone, pid=9)])
     assert {s.pid: s.rank for s in found} == {8: 1, 9: None}
 
 

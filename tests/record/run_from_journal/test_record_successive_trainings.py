@@ -1,4 +1,4 @@
-"""Several trainings in a row are told from one training with several optimizers, phases or models."""
+"""Several trainings in a row are distinguished from one training with several optimizers, phases or models."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_batches_and_loaders(runs, notebook):
     assert "## Data" in text
     assert "| training, step 1 | input 0 | 8x4 | float32 | -1 to 1.5 | 0.1 / 0.4 |  |" in text
     assert "| 10 classes, **2 not finite** |" in text
-    # One that is made anew for each epoch is told once.
+    # One that is made anew for each epoch is listed once.
     assert text.count("- DataLoader over Digits: 1,347 samples, batch size 64, 2 workers, shuffled") == 1
 
 
@@ -107,8 +107,8 @@ def test_layers_and_parameters(runs, notebook):
 
 
 def test_where_the_time_of_a_step_goes(runs, notebook):
-    told = "backward 60 %, forward 20 %, optimizer 10 %, waiting for data 10 %"
-    assert f"| time per step | {told} |" in page(runs, notebook)
+    seen = "backward 60 %, forward 20 %, optimizer 10 %, waiting for data 10 %"
+    assert f"| time per step | {seen} |" in page(runs, notebook)
 
 
 def test_in_chinese(runs, notebook_zh):

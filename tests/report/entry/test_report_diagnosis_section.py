@@ -122,8 +122,8 @@ def test_many_findings_are_named_not_told(runs):
 def test_paths_in_sentences_stand_as_elsewhere(runs):
     run = dataclasses.replace(runs["crashed"](), cwd="/home/wei/exp")
     said = "the graph is cut by detach at /home/wei/exp/model.py:31: x = x.detach()"
-    told = diagnosis_section(with_evidence(run, said), Limits())
-    assert told["findings"][0]["evidence"] == ["the graph is cut by detach at model.py:31: x = x.detach()"]
+    found = diagnosis_section(with_evidence(run, said), Limits())
+    assert found["findings"][0]["evidence"] == ["the graph is cut by detach at model.py:31: x = x.detach()"]
     for other in ("see /home/wei/experiment/a.py:1", "in /data/home/wei/exp/a.py:1", "the folder is /home/wei/exp/"):
         assert shorten_paths(other, run) == other
     assert "at model.py:31" in "\n".join(diagnosis_lines(with_evidence(run, said)))

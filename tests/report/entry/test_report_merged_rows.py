@@ -1,4 +1,4 @@
-"""A short run has many rows that nobody could observe: one reason is told once, in both languages."""
+"""A short run has many rows that nobody could observe: one reason is given once, in both languages."""
 
 from dataclasses import replace
 
@@ -17,11 +17,11 @@ def row(name, observed=REASON, verdict="not observed"):
 
 
 def test_rows_of_one_reason_are_one():
-    told = merge_unobserved(
+    found = merge_unobserved(
         [row("a"), row("b", "fine", "ok"), row("c"), row("d", "not observed: another reason"), row("e")]
     )
-    assert [[one["id"] for one in each["members"]] for each in told] == [["a", "c", "e"], ["b"], ["d"]]
-    assert told[0]["expected"] == "" and told[1]["expected"] == "something"
+    assert [[one["id"] for one in each["members"]] for each in found] == [["a", "c", "e"], ["b"], ["d"]]
+    assert found[0]["expected"] == "" and found[1]["expected"] == "something"
 
 
 def test_two_rows_stay_two():

@@ -99,8 +99,8 @@ def test_a_best_value_that_is_printed_twice_is_one():
 
 
 def finding(**fields):
-    told = {"symptom": "loss_negative", "family": "numeric", "class_": "numeric", "tier": 1, "severity": "error"}
-    return Finding(**{**told, "title": "Loss is negative (cross entropy, BCE or squared error)", **fields})
+    seen = {"symptom": "loss_negative", "family": "numeric", "class_": "numeric", "tier": 1, "severity": "error"}
+    return Finding(**{**seen, "title": "Loss is negative (cross entropy, BCE or squared error)", **fields})
 
 
 def test_what_is_certainly_wrong_in_a_run_that_ended_well_is_the_news():
