@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from labbook.model.metric_kinds import QUANTITIES, SPLITS, metric_kind, name_words
+from labbook.model.metric_kinds import QUANTITIES, SPLITS, is_counter, metric_kind, name_words
 
 _STRONG = ("accuracy", "loss", "perplexity")
 """Quantities whose words have no other meaning; a number may follow without a decimal point ("precision: 16")."""
@@ -18,6 +18,12 @@ _NOT_METRICS = frozenset({
     "warmup", "ratio", "dir", "path", "file", "id", "version", "port", "code", "level", "ref", "index", "limit",
     "early", "stop", "stopping", "goal", "required", "reader", "data", "io", "remaining", "elapsed", "discount",
 })  # fmt: skip
+_NO_QUANTITY = frozenset({
+    "lr", "took", "mem", "memory", "gpu", "cpu", "ram", "mb", "gb", "sec", "secs", "ms", "min", "mins", "minutes",
+    "hours", "dropout", "wall", "clock", "duration", "throughput", "speed", "it", "percent", "pct", "params", "samples",
+    "tokens", "in", "at", "of", "to", "with", "after", "from",
+})  # fmt: skip
+"""Words that make a number of an unknown name no result."""
 _ALONE_NO_METRIC = frozenset(
     {"error", "err", "errors", "return", "returns", "score", "top", "map", "success", "correct"}
 )
@@ -79,6 +85,13 @@ def metric_name(text: str, listed: bool = False) -> tuple[str, bool] | None:
     if len(words) == 1 and words[0] in alone and not any(c.isdigit() or c.isupper() for c in text[1:]):
         return None
     return _clean_name(text), kind.quantity in _STRONG
+
+
+def is_setting(name: str) -> bool:
+    """Whether an unknown name is that of a setting, a counter, a time or an amount, not of a result."""
+    words = name_words(name)
+    is_known = any(word in _NOT_METRICS or word in _NO_QUANTITY for word in words)
+    return is_known or is_counter(name) or all(len(word) == 1 for word in words)
 
 
 def data_split(before: str) -> str:

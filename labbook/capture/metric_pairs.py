@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import NamedTuple
 
 from labbook.capture.metric_lines import plain_line
 from labbook.capture.metric_names import (
@@ -14,6 +15,7 @@ from labbook.capture.metric_names import (
     VARIANTS,
     data_split,
     has_split,
+    is_setting,
     metric_name,
 )
 from labbook.model.metric_kinds import COUNTERS, SPLITS, metric_kind, name_words
@@ -57,6 +59,8 @@ _HEADING = re.compile(
     re.IGNORECASE,
 )
 """A metric before its values of several data splits: "loss: train 0.51 val 0.61"."""
+_BEST_ROW = re.compile(r"\W*best(?:[ _][a-z]{1,20}){0,2}[ ]{0,3}[:=]{0,2}[ ]{0,3}[{(\[]", re.IGNORECASE)
+"""The row of the best one of several: "best: {'lr': 0.1, 'val_loss': 0.07}"."""
 _NEAR = 200
 """Characters before a number that may say what it is of."""
 _WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
@@ -85,8 +89,32 @@ _SPREAD = re.compile(r"%?[ \t]{0,3}\(?[ \t]?(?:\+/-|±|\+-)")
 """Behind the mean over folds or seeds: "CV accuracy: 0.93 +/- 0.02"."""
 
 
-def read_line(line: str) -> tuple[list[tuple[str, float]], set[str]]:
-    """Returns the metrics in one line, each name once, and the names of those that are running means."""
+_NUMBERED = re.compile(r"[ \t]{0,8}[\[(]?\d{1,9}(?:[ ]?/[ ]?\d{1,9})?[\]):|]")
+"""A line that begins with the number of a step or an epoch: "19: ...", "[3/10] ..."."""
+_ONLY_SPLITS = re.compile(
+    rf"\W{{0,4}}(?:\d{{1,9}}(?:/\d{{1,9}})?\W{{1,4}})?"
+    rf"(?:(?:{_ANY_SPLIT})[ \t:=]{{1,3}}\d{{1,15}}\.\d{{1,20}}%?[ \t]{{0,3}}[,;|/]?[ \t]{{0,3}}){{2,3}}",
+    re.IGNORECASE,
+)
+"""A line with a number for each data split and nothing else: "train 0.51 | valid 0.60"."""
+
+
+class LineMetrics(NamedTuple):
+    """What one line says of metrics.
+
+    Attributes:
+        pairs: Name and number of each metric, each name once.
+        running: Names of running means.
+        unsure: Names that are no known quantity, or are of one only by their place: metrics if their numbers change.
+    """
+
+    pairs: list[tuple[str, float]]
+    running: set[str]
+    unsure: set[str]
+
+
+def read_line(line: str) -> LineMetrics:
+    """Returns the metrics in one line."""
     line = plain_line(line)
     pairs = _NamedValues(line)
     values = pairs.values
@@ -98,9 +126,13 @@ def read_line(line: str) -> tuple[list[tuple[str, float]], set[str]]:
     # A learning rate alone is a printed option, not a measurement.
     if [*values] == ["lr"]:
         values.clear()
-    splits = _values_of_splits(line, with_blanks=pairs.is_placed)
+    is_only = bool(_ONLY_SPLITS.fullmatch(line))
+    splits = _values_of_splits(line, with_blanks=pairs.is_placed or is_only)
     is_beside = pairs.is_placed and "loss" in values and "train" not in splits  # "Loss: 0.42 Test: 0.47"
-    return [*values.items(), *(splits.items() if len(splits) > 1 or is_beside else ())], pairs.running
+    unsure = pairs.unsure.union(() if pairs.is_placed else splits)
+    return LineMetrics(
+        [*values.items(), *(splits.items() if len(splits) > 1 or is_beside else ())], pairs.running, unsure
+    )
 
 
 class _NamedValues:
@@ -110,18 +142,21 @@ class _NamedValues:
         values: Name of the metric, with its data split -> number.
         running: Names of running means. Behind a value of a batch of an evaluation the mean so far counts, in training
             the value, as the probe measures it.
+        unsure: Names of quantities that are not known.
         is_placed: Whether the line names a step or an epoch.
     """
 
     def __init__(self, line: str) -> None:
         self.values: dict[str, float] = {}
         self.running: set[str] = set()
+        self.unsure: set[str] = set()
+        self._is_counted = bool(_PLACED.search(line) or _NUMBERED.match(line))
         self.is_placed = bool(_PLACED.search(line))
         self._line = line
         self._is_headed = self.is_placed or bool(_SPLIT_FIRST.match(line))
         self._end = 0
         """Where the number of the metric before ends."""
-        self._section: str | None = None
+        self._section: str | None = "best" if _BEST_ROW.match(line) else None
         """Data split of the metrics up to the next word for one; `None` before the first metric."""
         self._split_of_word = ""
         self._words_before: dict[str, str] = {}
@@ -136,7 +171,10 @@ class _NamedValues:
         is_listed = self.is_placed and bool(_LISTED.search(line, max(0, start - _NEAR), start))
         named = metric_name(match["name"], is_listed)
         is_of_other = bool(match["data"]) and match["separator"].isspace() and _split_of(match) is None
-        if named is None or match["time"] or is_of_other:
+        if match["time"] or is_of_other:
+            return
+        if named is None:
+            self._read_unknown(match)
             return
         name, is_strong = named
         is_alone = match.group().strip() == line.strip(" \t-=*#>")
@@ -154,6 +192,17 @@ class _NamedValues:
             value = float(mean["number"])
         self.values.setdefault(name, value)
         self._end = match.end()
+
+    def _read_unknown(self, match: re.Match[str]) -> None:
+        """Reads a number behind a name that is no known quantity: "Epoch 3: contrastive=4.6, test_recon 31.2"."""
+        words = name_words(match["name"])
+        is_of_split = len(words) > 1 and words[0] in SPLITS
+        if not self._is_counted or is_setting(match["name"]) or (match["separator"].isspace() and not is_of_split):
+            return
+        value = _value(match, strong=False, placed=True, whole=False)
+        if value is not None and match["name"] not in self.values:
+            self.values[match["name"]] = value
+            self.unsure.add(match["name"])
 
     def _with_split(self, name: str, match: re.Match[str]) -> str:
         """Returns a name with the data split that the line names for it."""

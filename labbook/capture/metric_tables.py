@@ -19,6 +19,8 @@ _NUMBER = re.compile(
 )
 _BAR_OF_PROGRESS = re.compile(r":?\s*\d{1,3}%\|.*")
 _OVER_ALL = frozenset({"all", "overall", "total", "average", "avg", "mean", "epoch"})
+_OVER_CLASSES = frozenset({"macro avg", "macro"})
+"""Row of a report of scikit-learn that says something of all classes; the others are of one class each."""
 _PLACES = {"epoch": "epoch", "ep": "epoch", "step": "step", "iter": "step", "iteration": "step", "global_step": "step"}
 _MOST_CELLS = 40
 _MISSES = 2
@@ -53,7 +55,11 @@ class TableReader:
             return [], {}
         if not self._columns or by_bars != self._by_bars:
             return [], {}
-        if not numbers[0] and cells[0][2].lower() not in _OVER_ALL and "/" not in cells[0][2]:
+        label = cells[0][2].lower()
+        if any(name.lower() == "support" for _, _, name in self._columns):
+            if label not in _OVER_CLASSES:
+                return [], {}
+        elif not numbers[0] and label not in _OVER_ALL and "/" not in label:
             self._miss()
             return [], {}
         self._misses = 0

@@ -1,8 +1,9 @@
 """Reads metrics from printed text: usual trainers, progress bars, dicts and prints.
 
 Only numbers after the name of a metric count ("loss: 0.12", "acc=0.9", "'eval_loss': 0.5", "损失 0.12"), those under or
-beside one in a table, and those after the names of two data splits ("Train: 0.16, Val: 0.15", or with blanks in a line
-of an epoch: "Epoch 3: train 0.16 val 0.15"); not options, versions, times and file names. Time is linear in the text.
+beside one in a table, changing ones after any name in a line of a step or an epoch ("epoch 3: kd=0.71"), and those
+after the names of two data splits ("Train: 0.16, Val: 0.15", or with blanks in a line of an epoch: "Epoch 3: train 0.16
+val 0.15"); not options, versions, times and file names. Time is linear in the text.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from labbook.capture.metric_names import GATE, has_split, may_be_goal
-from labbook.capture.metric_pairs import read_line
+from labbook.capture.metric_names import GATE, has_split, may_be_goal, metric_name
+from labbook.capture.metric_pairs import LineMetrics, read_line
 from labbook.capture.metric_tables import TableReader
 from labbook.model.downsampling import downsample
 from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
@@ -26,8 +27,8 @@ _MAX_POINTS = 100_000
 _SERIES_POINTS = 2000
 
 _GATE = re.compile(
-    GATE
-    + r"|lr\b|learning.?rate|top[-_]?[15]|f1|\bap\b|r2|\btrain|\bval|\b(?:tr|trn|va|dev)\b|grad.?norm|率|精度|梯度范数",
+    GATE + r"|\b(?:ep|epoch|step|iter)|^\W{0,3}\d{1,9}\W|lr\b|learning.?rate|top[-_]?[15]"
+    r"|f1|\bap\b|r2|\btrain|\bval|\b(?:tr|trn|va|dev)\b|grad.?norm|率|精度|梯度范数",
     re.IGNORECASE,
 )
 _EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
@@ -53,10 +54,14 @@ _BATCH = re.compile(
     r"|[\[|]\s{0,6}(\d{1,12})\s{0,3}/\s{0,6}\d{1,12}(?=\]|\s{0,6}[(\[])",
     re.IGNORECASE,
 )
+_LEADING = re.compile(r"[ \t]{0,8}[\[(]?(\d{1,9})(?![\d.,])[ \t]{0,3}(?:[\]):|]|[ \t](?=[A-Za-z]))")
+"""The number that a line of metrics begins with: of an epoch, or of a step where the epochs have lines of their own."""
 _OF = re.compile(r"[ ]{0,6}/[ ]{0,6}(\d{1,15})(?![\d.])")
 _LABEL = re.compile(r"(?<![\w./-])([A-Za-z]\w{0,30})[\s|:\[\]>-]{1,5}ep(?:och)?\b", re.IGNORECASE)
 _NAMED_RESULT = re.compile(r"\W{0,6}([A-Za-z][\w-]{0,30})[ ][\w@/-]{1,40}[ ]?[:=][ ]?[-+\d.e]{1,20}%?\s*")
 """A line with a single result and the word before it: "Baseline MAE: 13.9"."""
+_RESULT_BEFORE = re.compile(r"\W{0,6}([A-Za-z][\w-]{2,30})(?:[ ][\w@/-]{1,40}){1,2}[ ]?[:= ][ ]?[-+\d.e]{1,20}%?\s*")
+"""The same before a training, also without a colon: "teacher test accuracy 0.88"."""
 _MOST_LABELS = 3
 """Trainings of a program whose values a word before the epoch separates. Source: chosen by us; folds are more."""
 _SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
@@ -91,6 +96,8 @@ class _Points:
 
     values: list[float] = field(default_factory=list)
     places: list[_Place] = field(default_factory=list)
+    before: str = ""
+    """The first word of the line of the first value, where that is a result alone: "teacher test accuracy 0.88"."""
     running: int | None = None
     """Batch of the last value if that was the mean over an evaluation that may go on."""
 
@@ -122,12 +129,15 @@ def metrics_from_console(text: str) -> list[Series]:
     near: int | None = None
     before = ""
     evaluating = False
+    is_numbered = True
+    unsure: set[str] = set()
     table = TableReader()
     for line in text.splitlines():
         line = line[:_MAX_LINE]
         quoted, before = _SOURCE_LINE.match(before), line
         is_text = quoted or not _GATE.search(line) or _MESSAGE.match(line) or len(_FLAG.findall(line)) >= _FLAGS
-        pairs, running = ([], set()) if is_text else read_line(line)
+        pairs, running, new = LineMetrics([], set(), set()) if is_text else read_line(line)
+        unsure |= new.difference(metrics)
         places: dict[str, int] = {}
         if not pairs:
             pairs, places = table.read(line)
@@ -142,6 +152,12 @@ def metrics_from_console(text: str) -> list[Series]:
             continue
         place = _place_of(line)
         line_epoch = places.get("epoch", place.epoch)
+        if line_epoch is not None:
+            is_numbered = False
+        elif pairs and place.step is None and (leading := _LEADING.match(line)):
+            line_epoch, place = (
+                (int(leading[1]), place) if is_numbered else (None, place._replace(step=int(leading[1])))
+            )
         epoch = epoch if line_epoch is None else line_epoch
         place = place._replace(step=places.get("step", place.step), epoch=epoch, is_named=line_epoch is not None)
         if place.step is not None:
@@ -151,9 +167,13 @@ def metrics_from_console(text: str) -> list[Series]:
         for name, value in pairs:
             if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
-            metrics.setdefault(name, _Points()).add(value, place, is_running=name in running)
+            if name not in metrics:
+                result = _RESULT_BEFORE.fullmatch(line) if place.step is None and len(pairs) == 1 else None
+                is_plain = result is None or metric_kind(result[1]).split or metric_name(result[1]) is not None
+                metrics[name] = _Points(before="" if result is None or is_plain else result[1])
+            metrics[name].add(value, place, is_running=name in running)
     found = [_series(*one) for name, points in metrics.items() for one in _split_by_label(name, points)]
-    found = [one for one in found if not may_be_goal(one.name) or len(set(one.values)) > 1]
+    found = [one for one in found if len(set(one.values)) > 1 or not (may_be_goal(one.name) or one.name in unsure)]
     return [one for n, one in enumerate(found) if not any(_is_repeated(one, other) for other in found[:n])]
 
 
@@ -188,6 +208,9 @@ def _split_by_label(name: str, points: _Points) -> list[tuple[str, _Points]]:
     "teacher | epoch 0 | acc 0.8", and when that has ended "student | epoch 0 | acc 0.4". So are results with a name of
     their own: "Model MAE: 6.5", "Baseline MAE: 13.9".
     """
+    if points.before and any(place.is_named for place in points.places[1:]) and not points.places[0].is_named:
+        rest = points.select(range(1, len(points.values)))
+        return [*_split_by_label(name, rest), (f"{points.before}_{name}", points.select([0]))]
     words = [place.label for place in points.places]
     if all(words) and len(set(words)) == len(words) > 1 and not any(place.is_named for place in points.places):
         return [(f"{place.label}_{name}", points.select([n])) for n, place in enumerate(points.places)]

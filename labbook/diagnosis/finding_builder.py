@@ -201,8 +201,10 @@ def _first_sentence(wording: Wording, values: Mapping[str, str], evidence: Evide
 
 
 def _fill_all(sentences: Sequence[str], values: Mapping[str, str], framework: str) -> tuple[str, ...]:
-    # A sentence with unknown values remains as on the page.
-    return tuple(fill_slots(sentence, values, framework) or sentence for sentence in sentences)
+    # A sentence with unknown values remains as on the page; one of the other framework alone becomes empty.
+    filled = (fill_slots(sentence, values, framework) for sentence in sentences)
+    found = (text if text is not None else sentence for text, sentence in zip(filled, sentences, strict=True))
+    return tuple(text for text in found if text)
 
 
 def locate_exception(exception: ObservedException) -> dict[str, Any]:
@@ -241,6 +243,8 @@ def first_message_line(message: str) -> str:
 def _tensor(tensor: Mapping[str, Any], say: Sentences) -> str:
     line = [f"{tensor.get('name') or say.line('diagnosis.tensor')}: {tensor.get('shape')}"]
     line += [str(tensor[key]) for key in ("dtype", "device") if tensor.get(key)]
+    if len(ends := tensor.get("range") or ()) == 2:
+        line.append(say.line("diagnosis.tensor_range", low=ends[0], high=ends[1]))
     return " ".join(line)
 
 

@@ -27,7 +27,7 @@ class ObservedException:
         step: Last optimizer step before it, or `None`.
         ended_process: Whether the process ended because of it, if known.
         line: Line number in the text, from 1, or 0.
-        tensors: Tensors of the failing line, each with `name`, `shape`, `dtype`, `device`.
+        tensors: Tensors of the failing line, each with `name`, `shape`, `dtype`, `device`, `range`.
         names: The name that does not exist (`missing`), similar ones that do (`near`), all if few (`known`), and `own`
             where the function, class or module that lacks it is in the project.
     """

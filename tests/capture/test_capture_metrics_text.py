@@ -158,6 +158,55 @@ def test_a_setting_or_counter_is_read_in_no_form(name, form):
     assert read(printed(form, name, [0.9125, 0.4375])) == {}
 
 
+@in_one_test(
+    ("form", "found"),
+    [
+        ("epoch={n} contrastive={v}", {"contrastive": [2, 3]}),
+        (
+            "epoch {n}: train_recon {v} | test_recon {v} test_kl {v}",
+            {"train_recon": [2, 3], "test_recon": [2, 3], "test_kl": [2, 3]},
+        ),
+        ("{n}: validation loss {v} extra 0.5", {"validation_loss": [2, 3]}),
+        ("[{n}/9] train {v} | valid {v}", {"train": [2, 3], "val": [2, 3]}),
+        ("train {v} | valid {v}", {"train": [1, 2], "val": [1, 2]}),
+        # Settings do not change, times and amounts are no results, and a place is needed.
+        ("epoch {n}: tau=0.07 took={v} gpu_mem={v} wd: 0.01", {}),
+        ("contrastive={v}", {}),
+        ("split train 0.8 | valid {v}", {}),
+        ("{n}: train 0.8 | valid 0.2", {}),
+        ("epoch {n}: count={n}", {}),
+    ],
+)
+def test_changing_numbers_of_unknown_names_are_metrics_in_a_line_with_a_place(form, found):
+    text = "\n".join(form.format(n=n, v=value) for n, value in ((2, 0.75), (3, 0.25)))
+    assert {name: [step for step, _ in points] for name, points in read(text).items()} == found
+
+
+def test_a_result_before_a_training_is_none_of_its_values():
+    lines = "teacher test accuracy 0.88", *(f"student epoch {n}: loss 0.{n} test accuracy 0.{n}" for n in (2, 3))
+    assert read("\n".join(lines))["test_accuracy"] == [(2, 0.2), (3, 0.3)]
+    assert read("test accuracy 0.1\nepoch 1: test accuracy 0.5") == {"test_accuracy": [(1, 0.1), (2, 0.5)]}
+
+
+def test_the_row_of_the_best_of_several_is_no_value_of_one_more():
+    rows = [f"lr=0.1 val_loss=0.{n}" for n in (3, 2)] + ["best: {'lr': 0.1, 'val_loss': 0.2}"]
+    assert read("\n".join(rows))["val_loss"] == [(1, 0.3), (2, 0.2)]
+
+
+def test_rows_of_single_classes_are_no_series():
+    report = "  precision    recall  f1-score   support", "           {}      1.00      0.50      0.66        49"
+    table = [
+        report[0].rjust(50),
+        *(report[1].format(n) for n in (0, 1, 2)),
+        "   macro avg      0.94      0.93      0.92       497",
+    ]
+    assert read("\n".join(table)) == {
+        "precision": [(1, 0.94)],
+        "recall": [(1, 0.93)],
+        "f1-score": [(1, 0.92)],
+    }
+
+
 def test_two_splits_of_a_line_are_metrics_and_one_is_none():
     assert read("Train: 0.16, Val: 0.15\nTrain: 0.26, Val: 0.25") == {
         "train": [(1, 0.16), (2, 0.26)],
@@ -205,7 +254,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ("Accuracy of the network on the 297 test images: 83 %", {"test/accuracy": [(1, 83.0)]}),
         ("Accuracy for class: plane is 55.8 %", {}),
         ("validation: mae 0.5 rmse 0.6", {"val/mae": [(1, 0.5)], "val/rmse": [(1, 0.6)]}),
-        ("[6] test mse 0.5\n[7] test mse 0.4", {"test_mse": [(1, 0.5), (2, 0.4)]}),
+        ("[6] test mse 0.5\n[7] test mse 0.4", {"test_mse": [(6, 0.5), (7, 0.4)]}),
         ("ep   5 | return   0.58 | eps 0.97 | len 22", {"return": [(5, 0.58)]}),
         ("done, val_loss 0.5, auc 0.75", {"val_loss": [(1, 0.5)], "auc": [(1, 0.75)]}),
         *[(line, {}) for line in ("step 3 return 0.5", "we saw mae 0.5 before", "lr 0.1 mae 0.2")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -263,8 +264,12 @@ def activations_between(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("warn" if useless else "note", times, tuple((useless or found)[:5])) if found else None
 
 
+_CONVOLUTION = re.compile(r"Conv(?:Transpose)?\d[dD](?:Transpose)?")
+"""Layers of the frameworks; blocks such as `ConvBNReLU` or the `Convolution` of MONAI hold activations of their own."""
+
+
 def _is_linear(module: Module) -> bool:
-    return module.type == "Linear" or module.type.startswith("Conv")
+    return module.type == "Linear" or _CONVOLUTION.fullmatch(module.type) is not None
 
 
 def _width(module: Module, side: Literal["in", "out"]) -> float | None:

@@ -105,6 +105,9 @@ def _judge_first(run: Run, signals: Signals, loss: LossCall) -> Outcome | None:
         return Outcome("note" if trained else "warn", observed, call, {"step": 1}, expected=_expected(classes))
     if over > max(0.5 * chance, 0.5):
         return Outcome("note", observed, call, {"step": 1}, expected=_expected(classes))
+    if first < 0.5 * chance and any(e.get("what") == "model" and e.get("matched") for e in signals.loaded):
+        # A checkpoint of before, or pretrained weights.
+        return Outcome("ok", observed, expected=message("health.init_loss_off.loaded", classes=classes, chance=chance))
     return Outcome("ok", observed, expected=_expected(classes))
 
 

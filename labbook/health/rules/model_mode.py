@@ -84,6 +84,9 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if acts_in_environment(signals):
         return unobserved(message("health.not_observed.acting_forwards"))
     phases = _count_phases(signals)
+    if wrong:
+        few = message("health.eval_in_train_mode.few", phases=phases, wrong=len(wrong))
+        return Outcome("note", few, where={"step": wrong[0].get("begin_step", 0)})
     no_modes = all(e.get("training") and not e.get("stochastic") for e in signals.evaluations)
     key = "health.eval_in_train_mode.no_modes" if no_modes else "health.eval_in_train_mode.ok"
     return Outcome("ok", message(key, phases=phases))

@@ -1,5 +1,6 @@
 """Converts settings objects of common libraries to plain data: dictionaries, lists, strings and numbers."""
 
+import re
 import sys
 
 from ..events.jsonl import MAX_DEPTH, MAX_ITEMS, describe
@@ -24,6 +25,11 @@ _NUMBER_WORDS = (
     "num_workers device"
 )
 NAMES_OF_NUMBERS = frozenset(_NUMBER_WORDS.split())
+_RESULT = re.compile(
+    r"(?:(?:best|val|valid|test|train|eval|dev|final)_)*"
+    r"(?:loss|acc|accuracy|f1|auc|rmse|mae|mse|r2|score|ppl|perplexity|bleu|dice|iou|reward|top1)"
+)
+"""Names of numbers that a training gives: a dictionary with one beside its settings is a row of results."""
 _FEWEST_KEYS = 2
 """Keys of a dictionary of any name that are those of settings. Source: chosen by us."""
 
@@ -102,6 +108,8 @@ def _count_keys(values, depth=0):
         parts = item if isinstance(item, (list, tuple)) else (item,)
         if type(name) is not str or len(parts) > _MOST_PARTS or any(type(part) not in _SCALARS for part in parts):
             return _NOT_PLAIN
+        if type(item) is float and _RESULT.fullmatch(name.lower()):
+            return _NOT_PLAIN
         count += name.lower() in NAMES_OF_NUMBERS
     return count
 
@@ -138,7 +146,7 @@ def _fields(value):
         return dict(parts) if parts else {part: value[part] for part in value.sections()}
     declared = _declared_fields(value)
     if declared is None and kind.__name__.endswith(_BAGS):
-        return _public_attributes(value)
+        return {**(settings_of_class(kind) if is_of_user(kind) else {}), **_public_attributes(value)}
     return declared
 
 
@@ -149,7 +157,8 @@ def _declared_fields(value):
         if hasattr(kind, fields):
             names = getattr(kind, fields)
             names = list(names) if isinstance(names, dict) else [field.name for field in names]
-            return {name: value.__dict__[name] for name in names if name in getattr(value, "__dict__", {})}
+            plain = settings_of_class(kind) if is_of_user(kind) else {}  # `lr = 0.1` without a type is no field
+            return {**plain, **{name: value.__dict__[name] for name in names if name in getattr(value, "__dict__", {})}}
     return _public_attributes(value) if hasattr(kind, "model_fields") else None
 
 

@@ -133,10 +133,12 @@ class ParameterStats(parameter_stats.ParameterStats):
             fields["g"] = round_number(norm / scale)
             if norm - norm != 0.0:
                 fields["g_bad"] = gradient.numel() - int(self.torch.isfinite(gradient).sum().item())
+                fields["g_zero"] = round_number((gradient == 0).sum().item() / gradient.numel())
             samples.setdefault((sample.numel(), sample.dtype, sample.device), []).append((fields, sample))
         for held in samples.values():
             for fields, _, std, nonzero in self._batched.queue_sample_stats([sample for _, sample in held], held):
-                fields["g_std"], fields["g_zero"] = round_number(std / scale), round_number(1.0 - nonzero)
+                fields["g_std"] = round_number(std / scale)
+                fields.setdefault("g_zero", round_number(1.0 - nonzero))  # the sign of NaN is 0
 
     def _norms(self, tensors):
         """The 2-norm of each of these tensors of real numbers, in single precision or better; all at once."""

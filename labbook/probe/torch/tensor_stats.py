@@ -18,7 +18,7 @@ def sizes(tensor):
 
 
 class WithoutModes:
-    """A context in which looking stays unseen: no graph, no mode of the program's own. Reusable, not reentrant."""
+    """A context in which looking stays unseen: no graph, no mode or subclass of the program's own. Reusable."""
 
     def __init__(self, torch):
         c = torch._C
@@ -44,7 +44,7 @@ class WithoutModes:
 
     def __enter__(self):
         context = None
-        if self._without is not None and self._function_modes():
+        if self._without is not None:  # subclasses such as MONAI's MetaTensor slice and stack by code of their own
             context = self._without()
             context.__enter__()
         on = self._grad_on()

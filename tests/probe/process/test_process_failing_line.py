@@ -95,6 +95,17 @@ def test_tensors_named_on_a_line_of_torch(probed, line, expected):
     assert {one[1:] for one in tensors.values()} == {("float32", "cpu")}
 
 
+@pytest.mark.torch
+@pytest.mark.forked("torch")
+def test_the_range_of_ids_is_recorded(probed):
+    source = (
+        "import torch\nids, x = torch.tensor([[0, 3], [7, -2]]), torch.zeros(3)\ntorch.nn.Embedding(4, 2)(ids), x\n"
+    )
+    probed.write("fail.py", source)
+    (event,) = probed(sys.executable, "fail.py", check=None).of("exception")
+    assert {one["name"]: one.get("range") for one in event["tensors"]} == {"ids": [-2, 7], "x": None}
+
+
 @pytest.mark.paddle
 @pytest.mark.forked("paddle")
 def test_tensors_named_on_a_line_of_paddle(probed):

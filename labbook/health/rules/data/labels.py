@@ -121,6 +121,7 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
     Source: a logical invariant (tier 1). Targets like 1.2 are usual between adversaries.
     """
     found: Outcome | None = None
+    ends: list[float] = []
     hidden = message("health.not_observed.no_classifier")
     for loss in training_losses(signals):
         fn, classes = loss.get("fn", ""), loss.get("classes", 0)
@@ -143,8 +144,12 @@ def labels_in_range(run: Run, signals: Signals) -> Outcome | None:
                 place_of(loss.get("line", "")),
                 expected=expected,
             )
-        if limits is not None:
-            found = found or Outcome("ok", limits, expected=expected)
+        if limits is not None and low is not None and high is not None:
+            if found is None or (found.expected == expected and not loss.get("ignored")):
+                # One call for real and one for generated samples: 1 to 1 and 0 to 0.
+                ends += (low, high)
+                limits = message("health.range", low=min(ends), high=max(ends)) if found else limits
+                found = Outcome("ok", limits, expected=expected)
         else:
             hidden = message("health.label_out_of_head.not_measured")
     return found or unobserved(hidden)
