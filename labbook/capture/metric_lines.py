@@ -1,9 +1,10 @@
-"""Brings printed lines of metrics into the form that their reader knows: without a logger's prefix, a value a name."""
+"""Brings printed lines of metrics into the form that their reader knows: in English, without a logger's prefix."""
 
 from __future__ import annotations
 
 import re
 
+from labbook.capture.chinese_metrics import translate_line
 from labbook.capture.metric_names import metric_name
 
 _LEVEL = r"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)"
@@ -22,13 +23,13 @@ _COCO = re.compile(
 
 
 def plain_line(line: str) -> str:
-    """Returns a printed line without the prefix of a logger, and with each value behind its name.
+    """Returns a printed line in English, without the prefix of a logger, and with each value behind its name.
 
     "accuracy/loss: 0.9/0.3" becomes "accuracy: 0.9, loss: 0.3". The summary of pycocotools,
     "(AP) @[ IoU=0.50 | area=   all | maxDets=100 ] = 0.694", becomes "AP50: 0.694".
     """
     line = line[prefix.end() :] if (prefix := _LOG_PREFIX.match(line)) else line
-    return _TWO_NAMES.sub(_separate, _COCO.sub(_coco_name, line))
+    return _TWO_NAMES.sub(_separate, _COCO.sub(_coco_name, translate_line(line)))
 
 
 def _separate(match: re.Match[str]) -> str:

@@ -30,25 +30,16 @@ _ALONE_NO_METRIC = frozenset(
 _LISTED_METRICS = frozenset({"return", "returns", "score"})
 _OF_COST = frozenset({"cost", "costs", "avg", "average", "mean", "total", "train", "val", "valid", "test", "eval"})
 _OF_RATE = frozenset({"lr", "learning", "rate", "group", "pg", "param", "current"})
-_CHINESE = {
-    "损失值": "loss", "损失": "loss", "准确率": "accuracy", "正确率": "accuracy", "精确率": "precision",
-    "精度": "accuracy", "奖励": "reward", "回报": "reward",
-    "召回率": "recall", "学习率": "lr", "困惑度": "perplexity", "梯度范数": "grad_norm",
-}  # fmt: skip
 AVERAGES = ("average", "avg", "mean", "running", "sum")
 
-CHINESE_QUALIFIER = "(?:训练|验证|测试|平均|总)集?(?:上的?|的)?(?:平均|总)?"
-"""What comes before a metric: "验证集 F1", "测试集上的准确率", "平均损失"."""
-
-CHINESE_NAMES = "|".join(sorted(_CHINESE, key=len, reverse=True))
 QUALIFIERS = (
     "train|training|val|vali|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
     "|final|source|target|teacher|student|lowest|highest|ema|swa"
 )
 VARIANTS = "best|lowest|highest|ema|swa"
 """What comes before another value of a metric: "Best val Acc", "lowest val loss", "SWA val_acc" of averaged weights."""
-_LONG_WORDS = {word for _, _, words in QUANTITIES for word in words.split() if len(word) > 2}
-GATE = "|".join(sorted({*_LONG_WORDS, *_CHINESE}))
+_LONG_WORDS = {word for _, _, words in QUANTITIES for word in words.split() if len(word) > 2 or not word.isascii()}
+GATE = "|".join(sorted(_LONG_WORDS))
 """Alternatives of which a line with a metric has one; in lower case."""
 
 
@@ -57,16 +48,9 @@ def metric_name(text: str, listed: bool = False) -> tuple[str, bool] | None:
     """Returns a metric's name in the entry and whether any number may follow it; else `None`.
 
     Args:
-        text: The name as printed: "loss", "train_loss", "Acc@1", "val/loss", "Average loss", "CTCLoss", "训练损失".
+        text: The name as printed: "loss", "train_loss", "Acc@1", "val/loss", "Average loss", "CTCLoss", "重构损失".
         listed: Whether it is in a list after an epoch or a step, as in "ep 5 | return 0.70 | eps 0.83".
     """
-    qualified = _QUALIFIED.match(text)
-    if qualified is not None:
-        part = SPLITS.get(qualified["split"], "")
-        text = f"{part} {text[qualified.end() :]}" if part else text[qualified.end() :]
-    chinese = _chinese_metric(text)
-    if chinese is not None:
-        return chinese, True
     words = name_words(text)
     if "lr" in words or {"learning", "rate"} <= set(words):
         plain = all(word in _OF_RATE or word.isdigit() for word in words)
@@ -76,7 +60,11 @@ def metric_name(text: str, listed: bool = False) -> tuple[str, bool] | None:
     if len(words) > 1:
         # Lightning logs `train_loss_step` and `train_loss_epoch`, other examples print `epoch_loss`.
         words = tuple(word for word in words if word not in ("step", "epoch"))
+    if words and not words[-1].isascii() and not metric_kind(words[-1]).quantity:
+        return None  # 损失 decides in 重构损失, not in 损失提升
     kind = metric_kind(text)
+    if kind.quantity in ("overlap", "correlation"):
+        words = tuple(word for word in words if word not in ("coef", "coeff", "coefficient"))
     if not kind.quantity or kind.quantity == "speed" or any(word in _NOT_METRICS for word in words):
         return None
     if any(word in ("cost", "costs") for word in words) and not all(word in _OF_COST for word in words):
@@ -91,7 +79,7 @@ def is_setting(name: str) -> bool:
     """Whether an unknown name is that of a setting, a counter, a time or an amount, not of a result."""
     words = name_words(name)
     is_known = any(word in _NOT_METRICS or word in _NO_QUANTITY for word in words)
-    return is_known or is_counter(name) or all(len(word) == 1 for word in words)
+    return is_known or is_counter(name) or all(len(word) == 1 and word.isascii() for word in words)
 
 
 def data_split(before: str) -> str:
@@ -126,15 +114,6 @@ def may_be_goal(name: str) -> bool:
 def has_split(name: str) -> bool:
     """Whether the name includes a data split ("val_loss")."""
     return any(word in SPLITS or word == "best" for word in name_words(name))
-
-
-def _chinese_metric(text: str) -> str | None:
-    part, _, bare = text.rpartition(" ")
-    name = _CHINESE.get(bare)
-    return f"{part}_{name}" if name and part else name
-
-
-_QUALIFIED = re.compile(CHINESE_QUALIFIER.replace("(?:", "(?P<split>", 1) + "[ ]?")
 
 
 def _clean_name(text: str) -> str:

@@ -6,11 +6,8 @@ import math
 import re
 from typing import NamedTuple
 
-from labbook.capture.metric_lines import plain_line
 from labbook.capture.metric_names import (
     AVERAGES,
-    CHINESE_NAMES,
-    CHINESE_QUALIFIER,
     QUALIFIERS,
     VARIANTS,
     data_split,
@@ -26,36 +23,36 @@ _NUMBER = (
 )
 """A number; one of more than 15 digits is a diverged value with decimals, and no date or identifier."""
 _PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{VARIANTS})[ ])?(?:{QUALIFIERS})[ ]|{CHINESE_QUALIFIER}[ ]?)?"
+    rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{VARIANTS})[ ])?(?:{QUALIFIERS})[ ])?"
     r"[A-Za-z_][\w./@-]{0,60}"
-    rf"|(?:{CHINESE_QUALIFIER}[ ]?)?(?:{CHINESE_NAMES}))"
+    r"|[\u4e00-\u9fff]{1,16})"
     rf"(?:[ ](?:sum|mean|avg|average|value))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
     rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"
     r"(?:[ ]is\b)?"
-    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
+    rf"(?P<separator>[ \t]*[:=][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
     rf"(?P<open>\[[ \t]?)?(?P<number>{_NUMBER})(?(open)[ \t]?\])"
-    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;|)\]}\s，；。）】±]|\+/-|:(?!\d)|\.?(?:\s|$)|-{1,2}\s)"
+    r"(?:/(?P<of>\d{1,12}))?(?!\s{0,3}[*+/]\s{0,3}[A-Za-z_(])(?=['\"%,;|)\]}\s。±]|\+/-|:(?!\d)|\.?(?:\s|$)|-{1,2}\s)"
     r"(?P<time>[ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)?",
     re.IGNORECASE,
 )
 _ANY_SPLIT = "|".join(sorted(SPLITS, key=len, reverse=True))
 _SPLIT_PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})"
-    rf"(?P<separator>[ \t]*[:=：][ \t]*|[ \t]+)"
-    rf"(?P<number>\d{{1,40}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s，；]|$))"
+    rf"(?P<separator>[ \t]*[:=][ \t]*|[ \t]+)"
+    rf"(?P<number>\d{{1,40}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s]|$))"
     r"(?![ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)",
     re.IGNORECASE,
 )
 _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
 """A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
-_LISTED = re.compile(r"[ \t]{0,8}[,;|，；][ \t]{0,8}\Z|[ ]-[ ]\Z")
+_LISTED = re.compile(r"[ \t]{0,8}[,;|][ \t]{0,8}\Z|[ ]-[ ]\Z")
 _SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
-"""What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss", "【验证】损失"."""
+"""What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss"."""
 _VARIANT = re.compile(rf"\W*(?:{_ANY_SPLIT})[ ]?\(([A-Za-z]\w{{0,15}})\)[ ]?:", re.IGNORECASE)
 """The weights that a line of a data split is of: "Test (EMA): Loss: 0.6"."""
 _HEADING = re.compile(
-    rf"(?<![\w/.-])([A-Za-z][\w@]{{0,30}}|[\u4e00-\u9fff]{{2,6}})\s{{0,3}}[:=({{\[：（]\s{{0,3}}"
-    rf"(?:(?:{_ANY_SPLIT})[\s:=：]{{1,4}}\d[\d.]{{0,20}}%?[,;|\s，；/]{{1,4}}){{0,3}}\Z",
+    rf"(?<![\w/.-])([A-Za-z][\w@]{{0,30}}|[\u4e00-\u9fff]{{2,6}})\s{{0,3}}[:=({{\[]\s{{0,3}}"
+    rf"(?:(?:{_ANY_SPLIT})[\s:=]{{1,4}}\d[\d.]{{0,20}}%?[,;|\s/]{{1,4}}){{0,3}}\Z",
     re.IGNORECASE,
 )
 """A metric before its values of several data splits: "loss: train 0.51 val 0.61"."""
@@ -80,7 +77,7 @@ _PHRASE = re.compile(
 )
 """A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
 _PLACED = re.compile(
-    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep\W|第\s{0,3}\d{1,15}\s{0,3}(?:轮|个?epoch|代|步|次迭代|回合)",
+    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep\W",
     re.IGNORECASE,
 )
 _AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
@@ -115,7 +112,6 @@ class LineMetrics(NamedTuple):
 
 def read_line(line: str) -> LineMetrics:
     """Returns the metrics in one line."""
-    line = plain_line(line)
     pairs = _NamedValues(line)
     values = pairs.values
     for match in _PERCENT.finditer(line) if not values or pairs.is_placed else ():
@@ -264,9 +260,8 @@ def _values_of_splits(line: str, *, with_blanks: bool) -> dict[str, float]:
 
 
 def _split_before(name: str) -> str:
-    """Returns the held-out data named by a word of its own before a metric: "val" of "val loss" and "验证集 F1"."""
-    chinese = re.match(CHINESE_QUALIFIER, name)
-    split = data_split(name) if chinese or " " in name else ""
+    """Returns the held-out data named by a word of its own before a metric: "val" of "val loss"."""
+    split = data_split(name) if " " in name else ""
     return "" if split == "best" else split
 
 

@@ -85,11 +85,11 @@ class TableReader:
             self._columns = []
 
     def _aligned(self, cells: list[tuple[int, int, str]]) -> list[tuple[str, str]]:
-        """Returns (name, text) of the cells; those of blanks are below their names, those of bars are counted."""
-        if self._by_bars and len(cells) != len(self._columns):
-            return []
+        """Returns (name, text) of the cells: in order, or those of blanks, if some are missing, below their names."""
+        if len(cells) == len(self._columns):
+            return [(name.rstrip(":)"), text) for (_, _, name), (_, _, text) in zip(self._columns, cells, strict=True)]
         if self._by_bars:
-            return [(name[2], cell[2]) for name, cell in zip(self._columns, cells, strict=True)]
+            return []
         found = []
         for begin, end, text in cells:
             under = [name for first, last, name in self._columns if first < end and begin < last]

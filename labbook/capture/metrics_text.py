@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from labbook.capture.metric_lines import plain_line
 from labbook.capture.metric_names import GATE, has_split, may_be_goal, metric_name
 from labbook.capture.metric_pairs import LineMetrics, read_line
 from labbook.capture.metric_tables import TableReader
@@ -28,7 +29,7 @@ _SERIES_POINTS = 2000
 
 _GATE = re.compile(
     GATE + r"|\b(?:ep|epoch|step|iter)|^\W{0,3}\d{1,9}\W|lr\b|learning.?rate|top[-_]?[15]"
-    r"|f1|\bap\b|r2|\btrain|\bval|\b(?:tr|trn|va|dev)\b|grad.?norm|率|精度|梯度范数",
+    r"|f1|\bap\b|r2|\btrain|\bval|\b(?:tr|trn|va|dev)\b|grad.?norm|误差",
     re.IGNORECASE,
 )
 _EPISODE = re.compile(r"(?<![A-Za-z_])episode['\"]?[\s:=#\[(]{0,6}(\d{1,12})(?![\d.]*[A-Za-z])", re.IGNORECASE)
@@ -38,14 +39,13 @@ _BEGINS_EVALUATION = re.compile(
     re.IGNORECASE,
 )
 _ENDS_EVALUATION = re.compile(r"epoch|train|eval\w* samples|fit begin", re.IGNORECASE)
-_EPOCH_WORD = re.compile("[Ee]poch|EPOCH|第|\\bep\\b")
+_EPOCH_WORD = re.compile(r"[Ee]poch|EPOCH|\bep\b")
 _STEP = re.compile(
-    r"(?<![A-Za-z_])(?:global[ _]?step|steps?|iter(?:ation)?s?|it)['\"]?[\s:=#\[(]{0,6}(\d{1,15})(?![\d.]*[A-Za-z])"
-    r"|第\s{0,3}(\d{1,15})\s{0,3}(?:步|次迭代)",
+    r"(?<![A-Za-z_])(?:global[ _]?step|steps?|iter(?:ation)?s?|it)['\"]?[\s:=#\[(]{0,6}(\d{1,15})(?![\d.]*[A-Za-z])",
     re.IGNORECASE,
 )
 _EPOCH = re.compile(
-    r"(?<![A-Za-z_])ep(?:och)?(?:\((?:train|val|test)\))?['\"]?[\s:=#\[(]{0,6}(\d{1,9}(?:\.\d{1,12})?)|第\s{0,3}(\d{1,9})\s{0,3}(?:轮|个?epoch|代)",
+    r"(?<![A-Za-z_])ep(?:och)?(?:\((?:train|val|test)\))?['\"]?[\s:=#\[(]{0,6}(\d{1,9}(?:\.\d{1,12})?)",
     re.IGNORECASE,
 )
 _BATCH = re.compile(
@@ -133,7 +133,7 @@ def metrics_from_console(text: str) -> list[Series]:
     unsure: set[str] = set()
     table = TableReader()
     for line in text.splitlines():
-        line = line[:_MAX_LINE]
+        line = plain_line(line[:_MAX_LINE])
         quoted, before = _SOURCE_LINE.match(before), line
         is_text = quoted or not _GATE.search(line) or _MESSAGE.match(line) or len(_FLAG.findall(line)) >= _FLAGS
         pairs, running, new = LineMetrics([], set(), set()) if is_text else read_line(line)

@@ -243,7 +243,7 @@ def first_message_line(message: str) -> str:
 def _tensor(tensor: Mapping[str, Any], say: Sentences) -> str:
     line = [f"{tensor.get('name') or say.line('diagnosis.tensor')}: {tensor.get('shape')}"]
     line += [str(tensor[key]) for key in ("dtype", "device") if tensor.get(key)]
-    if len(ends := tensor.get("range") or ()) == 2:
+    if len(ends := list(tensor.get("range") or [])) == 2:
         line.append(say.line("diagnosis.tensor_range", low=ends[0], high=ends[1]))
     return " ".join(line)
 

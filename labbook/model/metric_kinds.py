@@ -10,22 +10,22 @@ from labbook.frozen import dataclass
 
 QUANTITIES: tuple[tuple[str, str, str], ...] = (
     ("average precision", "max", "map ap auprc ndcg mrr 平均精度"),
-    ("overlap", "max", "iou miou dice pq"),
-    ("accuracy", "max", "acc accuracy top top1 top5 correct oa 准确率 正确率"),
+    ("overlap", "max", "iou miou dice pq 交并比"),
+    ("accuracy", "max", "acc accuracy top top1 top5 correct oa 准确率 正确率 准确度"),
     ("f1", "max", "f1 fscore fbeta hmean"),
     ("area under curve", "max", "auc auroc roc"),
-    ("precision and recall", "max", "precision recall sensitivity specificity hit hits 精确率 召回率 精度"),
+    ("precision and recall", "max", "precision recall sensitivity specificity hit hits 精确率 召回率 命中率 精度"),
     ("text overlap", "max", "bleu sacrebleu rouge meteor cider chrf"),
     ("image likeness", "max", "psnr ssim pesq stoi"),
     ("correlation", "max", "r2 pearson pearsonr spearman spearmanr kendall kappa corr correlation mcc"),
     ("agreement of clusters", "max", "ari nmi silhouette"),
-    ("reward", "max", "reward rewards rew return returns score success winrate 奖励 回报"),
+    ("reward", "max", "reward rewards rew return returns score success winrate 奖励 回报 得分 胜率 成功率"),
     ("word error", "min", "wer cer eer fid lpips ece brier epe hausdorff chamfer"),
     ("perplexity", "min", "ppl perplexity bpc bpb 困惑度"),
-    ("error", "min", "mse mae rmse mape rmsle err error errors"),
+    ("error", "min", "mse mae rmse mape rmsle err error errors 误差 错误率 均方误差"),
     ("scaled error", "min", "smape wape mase nrmse rmsse crps"),
     ("evidence", "max", "elbo"),
-    ("loss", "min", "loss losses cost costs nll crossentropy 损失 损失值"),
+    ("loss", "min", "loss losses cost costs nll crossentropy recon reconstruction 损失 损失值 重构 重建"),
     ("objective", "", "objective"),
 )
 """Quantity, direction and words of metrics that can represent a run, the most telling first. Source: chosen by us from
@@ -39,6 +39,7 @@ _NO_BEST = frozenset({
     "lr", "grad", "norm", "kl", "entropy", "epsilon", "temperature", "policy", "actor", "critic", "value", "advantage",
     "pg", "td", "q", "surrogate", "generator", "discriminator", "gen", "disc", "adv", "adversarial", "gan", "g", "d",
     "fake", "real", "clip", "ratio", "time", "memory", "weight", "weights", "scale", "std", "var", "chosen", "rejected",
+    "生成器", "判别器", "对抗", "策略", "价值", "权重",
 })  # fmt: skip
 """Words of quantities that have no best value: settings, and losses of policies and of adversaries, which may
 rise, and what each of the two answers of a preference gets."""
@@ -47,7 +48,7 @@ _NEGATED = frozenset({"neg", "negative"})
 """Turn the direction of a bound and of an error: `neg_elbo`, `neg_mean_squared_error` of scikit-learn. A `neg_loss` or
 `neg_acc` is that of the negative pairs."""
 
-_RUNNING_BEST = frozenset({"best", "lowest", "highest", "last"})
+_RUNNING_BEST = frozenset({"best", "lowest", "highest", "last", "最佳", "最优", "最高", "最低"})
 
 COUNTERS = frozenset({
     "epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta", "runtime", "total_flos",
@@ -64,7 +65,8 @@ SPLITS = {
 }  # fmt: skip
 _SPLIT_ORDER = {"val": 0, "test": 1, "": 2, "train": 2}
 _RANK = {word: number for number, (_, _, words) in enumerate(QUANTITIES) for word in words.split()}
-_CHINESE = sorted((word for word in (*_RANK, *SPLITS) if not word.isascii()), key=len, reverse=True)
+_KNOWN = (*_RANK, *SPLITS, *_NO_BEST, *_RUNNING_BEST)
+_CHINESE = sorted((word for word in _KNOWN if not word.isascii()), key=len, reverse=True)
 _WHOLE = re.compile(r"[A-Za-z]+\d*|\d+|[\u4e00-\u9fff]+")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*")
 _OVER_OVERLAPS = re.compile(r"50\D{1,2}95")
