@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from labbook.probe.process.file_access import FileAccess
+from labbook.probe.process import user_files
 from labbook.probe.process.user_files import is_user_file
 
 
@@ -223,6 +224,20 @@ def test_only_the_code_of_a_command_line_is_the_users_without_a_file(monkeypatch
     assert not is_user_file("<string>")
     monkeypatch.setattr(sys, "argv", ["-c"])
     assert is_user_file("<string>")
+
+
+def test_packages_installed_to_a_folder_of_the_module_path_are_not_the_users(monkeypatch, tmp_path):
+    for name in ("libs/tool-1.0.dist-info", "own/old-1.0.dist-info", "helpers"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("libs")
+    monkeypatch.setattr(
+        sys, "path", [*sys.path, *(str(tmp_path / name) for name in ("libs", "link", "own", "helpers"))]
+    )
+    monkeypatch.chdir(tmp_path / "own")
+    user_files._library_folders.cache_clear()
+    found = {name: is_user_file(f"{tmp_path}/{name}/tool.py") for name in ("libs", "link", "own", "helpers")}
+    user_files._library_folders.cache_clear()
+    assert found == {"libs": False, "link": False, "own": True, "helpers": True}
 
 
 def test_a_python_file_among_the_arguments_is_a_configuration(probed, python):
