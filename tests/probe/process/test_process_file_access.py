@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from labbook.probe.process.file_access import FileAccess
 from labbook.probe.process import user_files
+from labbook.probe.process.file_access import FileAccess
 from labbook.probe.process.user_files import is_user_file
 
 
