@@ -83,3 +83,17 @@ def test_how_much_samples_differ_is_the_share_of_their_variance(stats):
     assert looks.batch_variation(torch.ones(4, 6)) == 0.0
     rows[0, 0] = float("inf")
     assert looks.batch_variation(rows) is None
+
+
+def test_a_subclass_of_the_program_is_read_without_its_code(stats):
+    """It slices by code of its own, as the tensors of MONAI do."""
+
+    class Loud(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError(f"{func} of the program ran")
+
+    with torch._C.DisableTorchFunction():
+        loud = numbers((8, 3)).as_subclass(Loud)
+    with WithoutModes(torch):
+        assert stats.inspect(loud)["shape"] == [8, 3] and len(stats.numbers(loud[:2], 6)) == 6
