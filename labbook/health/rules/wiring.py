@@ -53,6 +53,9 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
         larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
         if total and larger:
             return Outcome("ok", message("health.all_followed", count=total, held=max(larger)))
+        held = sum(o.get("tensors", 0) for o in signals.optimizers)
+        if 0 < held < total:  # nothing is known of a backbone that runs without a graph
+            return Outcome("ok", message("health.all_in_optimizer", count=total, held=held))
         return Outcome("ok", message("health.all_parameters", count=total) if total else message("health.all"))
     idle = set(signals.loop.get("never_called", []))
     cut = [name for name in never if name not in idle]
