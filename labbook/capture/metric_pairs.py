@@ -77,7 +77,7 @@ _PHRASE = re.compile(
 )
 """A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
 _PLACED = re.compile(
-    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep\W",
+    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep(?:\W|\d)",
     re.IGNORECASE,
 )
 _AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")

@@ -162,6 +162,7 @@ def test_a_setting_or_counter_is_read_in_no_form(name, form):
     ("form", "found"),
     [
         ("epoch={n} contrastive={v}", {"contrastive": [2, 3]}),
+        ("ep{n}: bce={v}", {"bce": [2, 3]}),
         (
             "epoch {n}: train_recon {v} | test_recon {v} test_kl {v}",
             {"train_recon": [2, 3], "test_recon": [2, 3], "test_kl": [2, 3]},

@@ -142,18 +142,6 @@ def test_matrices_that_stand_still_are_not_told_as_changes_by_nothing(ask):
     assert found.observed == "in 3 inspected steps; 67 % of the inspected matrices did not change"
 
 
-def test_a_backbone_in_no_optimizer_is_not_among_all_parameters(ask):
-    signals = loop(trainable_n=6, backwards=30) | {"optimizers": ({"index": 0, "type": "Adam", "tensors": 2},)}
-    assert (
-        ask("param_never_gets_grad", signals=signals).observed == "all 2 parameters in the optimizer, of 6 in the model"
-    )
-
-
-def test_some_steps_that_change_nothing_are_noted(ask):
-    found = ask("step_changed_nothing", signals=loop(unchanged={"0": {"checked": 20, "unchanged": 7, "streak": 7}}))
-    assert found.verdict == "note" and found.observed == "in 13 of 20 inspected steps"
-
-
 def test_a_cut_is_told_with_its_line(ask):
     signals = loop(never_grad=["enc.weight", "enc.bias"], never_grad_n=2) | {"graphs": ({"cut": CUT},)}
     found = ask("param_never_gets_grad", signals=signals)

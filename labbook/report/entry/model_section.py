@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.model.run import Run
+from labbook.model.run_files import is_checkpoint
 from labbook.report import numbers
 from labbook.report.entry.debug_section import as_rows, module_rows
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -49,12 +50,14 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _loaded_row(run: Run) -> list[dict[str, Any]]:
-    """Returns what was loaded before the first step, as where a training goes on: "Net 9/9, SGD (train.py:23)"."""
+    """Returns what was loaded of checkpoints before the first step, as where a training goes on: "Net, SGD (t.py:23)".
+
+    Without a file that was read it is the state of another model, as that of a target network.
+    """
+    if not any(is_checkpoint(use.path) and use.mode != "written" for use in run.files):
+        return []
     events = [e for signals in run.signals[:1] for e in signals.loaded if not e.get("step") and e.get("matched")]
-    shown: dict[str, None] = {}
-    for event in events:
-        count = f" {event.get('matched')}/{event.get('keys')}" if event.get("what") == "model" else ""
-        shown[f"{event.get('type')}{count}" + (f" ({line})" if (line := event.get("line")) else "")] = None
+    shown = dict.fromkeys(f"{e.get('type')} ({e.get('line')})" if e.get("line") else str(e.get("type")) for e in events)
     return [{"what": "loaded", "value": ", ".join([*shown][:_MOST_LOADED])}] if shown else []
 
 

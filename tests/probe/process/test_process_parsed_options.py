@@ -357,18 +357,6 @@ def test_the_fields_of_a_dataclass_are_no_settings_but_its_instance_is(probed, p
     assert [(e["values"], e["unchanged"]) for e in events] == [({"steps": 6000, "lr": 0.1}, ["lr"])]
 
 
-def test_attributes_of_a_settings_class_without_types_are_settings_too(probed, python):
-    code = "import dataclasses\n@dataclasses.dataclass\nclass Training:\n    lr = 0.1\n    steps: int = 5\n"
-    code += "config = Training()\n"
-    probed.write("train.py", code)
-    assert probed(python, "train.py").options("dict") == [{"lr": 0.1, "steps": 5}]
-
-
-def test_a_row_of_results_is_none_of_settings(probed, python):
-    probed.write("train.py", "best = {'lr': 0.1, 'hidden': 32, 'val_loss': 0.07}\ngiven = {'lr': 0.1, 'hidden': 8}\n")
-    assert probed(python, "train.py").options("dict") == [{"lr": 0.1, "hidden": 8}]
-
-
 def test_settings_of_a_running_function_are_told(probed, python):
     probed.write(
         "train.py",

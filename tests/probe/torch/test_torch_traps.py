@@ -159,5 +159,3 @@ def test_an_interrupt_passes_through(scenes):
 def test_what_is_not_finite_is_written_as_it_is(scenes):
     last = scenes["becomes_nan"].of("step")[-1]
     assert last["loss"] == "nan" and last["grad_norm"] == "nan" and last["step"] == 3
-    rows = [row for event in scenes["becomes_nan"].of("tensors") for row in event.get("params", ()) if row.get("g_bad")]
-    assert rows and all(row["g_zero"] == 0 for row in rows)  # NaN is no zero

@@ -1,8 +1,10 @@
 """The section of the model says what was seen of it."""
 
+from dataclasses import replace
+
 import pytest
 
-from labbook.model.run import Arguments, Framework, Run
+from labbook.model.run import Arguments, FileUse, Framework, Run
 from labbook.model.signals import Signals
 from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
@@ -73,7 +75,9 @@ def test_a_state_that_is_loaded_before_the_training_is_listed():
     model = {"what": "model", "type": "Net", "matched": 9, "keys": 9, "line": "t.py:23"}
     events = (model, {"what": "optimizer", "type": "SGD", "matched": 6, "line": "t.py:24"}, {**model, "step": 40})
     run = Run("i", "finished", (), "", 0.0, signals=(Signals("torch", loaded=events),))
-    assert model_section(run, Limits())["rows"] == [{"what": "loaded", "value": "Net 9/9 (t.py:23), SGD (t.py:24)"}]
+    assert model_section(run, Limits()) is None  # the state of another model
+    run = replace(run, files=(FileUse("last.pt", "read", 9),))
+    assert model_section(run, Limits())["rows"] == [{"what": "loaded", "value": "Net (t.py:23), SGD (t.py:24)"}]
 
 
 def test_mixed_precision_is_named():
