@@ -154,7 +154,7 @@ class _NamedValues:
         self.is_counted = bool(_PLACED.search(line) or _NUMBERED.match(line))
         self.is_placed = bool(_PLACED.search(line))
         self._line = line
-        self._is_headed = self.is_placed or bool(_SPLIT_FIRST.match(line))
+        self._is_headed = self.is_counted or bool(_SPLIT_FIRST.match(line))
         self._end = 0
         """Where the number of the metric before ends."""
         self._section: str | None = "best" if _BEST_ROW.match(line) else None
