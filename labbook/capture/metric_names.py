@@ -21,7 +21,7 @@ _NOT_METRICS = frozenset({
 _NO_QUANTITY = frozenset({
     "lr", "took", "mem", "memory", "gpu", "cpu", "ram", "mb", "gb", "sec", "secs", "ms", "min", "mins", "minutes",
     "hours", "dropout", "wall", "clock", "duration", "throughput", "speed", "it", "percent", "pct", "params", "samples",
-    "tokens", "in", "at", "of", "to", "with", "after", "from",
+    "tokens", "lasted", "spent", "used", "is", "was", "and", "in", "at", "of", "to", "with", "after", "from",
 })  # fmt: skip
 """Words that make a number of an unknown name no result."""
 _ALONE_NO_METRIC = frozenset(

@@ -77,7 +77,7 @@ _PHRASE = re.compile(
 )
 """A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
 _PLACED = re.compile(
-    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep\W",
+    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep(?:\W|\d)",
     re.IGNORECASE,
 )
 _AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
@@ -86,8 +86,10 @@ _SPREAD = re.compile(r"%?[ \t]{0,3}\(?[ \t]?(?:\+/-|±|\+-)")
 """Behind the mean over folds or seeds: "CV accuracy: 0.93 +/- 0.02"."""
 
 
-_NUMBERED = re.compile(r"[ \t]{0,8}[\[(]?\d{1,9}(?:[ ]?/[ ]?\d{1,9})?[\]):|]")
-"""A line that begins with the number of a step or an epoch: "19: ...", "[3/10] ..."."""
+_NUMBERED = re.compile(r"[ \t]{0,8}[\[(]?\d{1,9}(?:[ ]?/[ ]?\d{1,9}(?=[ ])|(?:[ ]?/[ ]?\d{1,9}|[ ]\d{1,3}%)?[\]):|])")
+"""A line that begins with the number of a step or an epoch: "19: ...", "[3/10] ...", "(40 20%) ..."."""
+_FEWEST_DIGITS = 3
+"""Decimals of a number behind an unknown name and a blank, as "huber 0.152". Source: chosen by us."""
 _ONLY_SPLITS = re.compile(
     rf"\W{{0,4}}(?:\d{{1,9}}(?:/\d{{1,9}})?\W{{1,4}})?"
     rf"(?:(?:{_ANY_SPLIT})[ \t:=]{{1,3}}\d{{1,15}}\.\d{{1,20}}%?[ \t]{{0,3}}[,;|/]?[ \t]{{0,3}}){{2,3}}",
@@ -123,9 +125,11 @@ def read_line(line: str) -> LineMetrics:
     if [*values] == ["lr"]:
         values.clear()
     is_only = bool(_ONLY_SPLITS.fullmatch(line))
-    splits = _values_of_splits(line, with_blanks=pairs.is_placed or is_only)
-    is_beside = pairs.is_placed and "loss" in values and "train" not in splits  # "Loss: 0.42 Test: 0.47"
-    unsure = pairs.unsure.union(() if pairs.is_placed else splits)
+    splits = _values_of_splits(line, with_blanks=pairs.is_counted or is_only)
+    # "Loss: 0.42 Test: 0.47", " 1/5 train 2.35 val acc 0.10"
+    is_beside = pairs.is_counted and bool(values)
+    is_sure = pairs.is_placed and (len(splits) > 1 or ("loss" in values and "train" not in splits))
+    unsure = pairs.unsure.union(() if is_sure else splits)
     return LineMetrics(
         [*values.items(), *(splits.items() if len(splits) > 1 or is_beside else ())], pairs.running, unsure
     )
@@ -140,16 +144,17 @@ class _NamedValues:
             the value, as the probe measures it.
         unsure: Names of quantities that are not known.
         is_placed: Whether the line names a step or an epoch.
+        is_counted: Whether it does, or begins with a number of one.
     """
 
     def __init__(self, line: str) -> None:
         self.values: dict[str, float] = {}
         self.running: set[str] = set()
         self.unsure: set[str] = set()
-        self._is_counted = bool(_PLACED.search(line) or _NUMBERED.match(line))
+        self.is_counted = bool(_PLACED.search(line) or _NUMBERED.match(line))
         self.is_placed = bool(_PLACED.search(line))
         self._line = line
-        self._is_headed = self.is_placed or bool(_SPLIT_FIRST.match(line))
+        self._is_headed = self.is_counted or bool(_SPLIT_FIRST.match(line))
         self._end = 0
         """Where the number of the metric before ends."""
         self._section: str | None = "best" if _BEST_ROW.match(line) else None
@@ -193,7 +198,10 @@ class _NamedValues:
         """Reads a number behind a name that is no known quantity: "Epoch 3: contrastive=4.6, test_recon 31.2"."""
         words = name_words(match["name"])
         is_of_split = len(words) > 1 and words[0] in SPLITS
-        if not self._is_counted or is_setting(match["name"]) or (match["separator"].isspace() and not is_of_split):
+        if not self.is_counted or is_setting(match["name"]) or (words[-1:] and words[-1] in SPLITS):
+            return
+        is_precise = self.is_placed and len(match["number"].partition(".")[2]) >= _FEWEST_DIGITS
+        if match["separator"].isspace() and not is_of_split and not is_precise:
             return
         value = _value(match, strong=False, placed=True, whole=False)
         if value is not None and match["name"] not in self.values:

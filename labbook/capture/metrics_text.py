@@ -54,7 +54,9 @@ _BATCH = re.compile(
     r"|[\[|]\s{0,6}(\d{1,12})\s{0,3}/\s{0,6}\d{1,12}(?=\]|\s{0,6}[(\[])",
     re.IGNORECASE,
 )
-_LEADING = re.compile(r"[ \t]{0,8}[\[(]?(\d{1,9})(?![\d.,])[ \t]{0,3}(?:[\]):|]|[ \t](?=[A-Za-z]))")
+_LEADING = re.compile(
+    r"[ \t]{0,8}[\[(]?(\d{1,9})(?![\d.,])(?:[ ]?/[ ]?\d{1,9}|[ ]\d{1,3}%)?[ \t]{0,3}(?:[\]):|]|[ \t](?=[A-Za-z]))"
+)
 """The number that a line of metrics begins with: of an epoch, or of a step where the epochs have lines of their own."""
 _OF = re.compile(r"[ ]{0,6}/[ ]{0,6}(\d{1,15})(?![\d.])")
 _LABEL = re.compile(r"(?<![\w./-])([A-Za-z]\w{0,30})[\s|:\[\]>-]{1,5}ep(?:och)?\b", re.IGNORECASE)

@@ -73,7 +73,8 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
         own = replace(own, probe=replace(own.probe, overhead_fraction=run.probe.overhead_fraction))
     values = tuple(trial.values)
     names = [trial.result or OBJECTIVE] if len(values) == 1 else [f"{OBJECTIVE}_{at}" for at in range(len(values))]
-    results = tuple(Series.of_values(name, tool, (0,), (value,)) for name, value in zip(names, values, strict=True))
+    source = tool or "text"  # of a training that the program does not mark
+    results = tuple(Series.of_values(name, source, (0,), (value,)) for name, value in zip(names, values, strict=True))
     is_parsed = any(each.source == tool or trial.params.items() <= each.values.items() for each in own.arguments)
     params = (Arguments(tool, study, trial.params),) if trial.params and not is_parsed else ()
     facts = {"run": run.id, "number": number, "tool": tool, "study": study, "state": trial.state}

@@ -162,6 +162,11 @@ def test_a_setting_or_counter_is_read_in_no_form(name, form):
     ("form", "found"),
     [
         ("epoch={n} contrastive={v}", {"contrastive": [2, 3]}),
+        ("ep{n}: bce={v}", {"bce": [2, 3]}),
+        ("[{n}] train_mse {v} val_mse {v}", {"train_mse": [2, 3], "val_mse": [2, 3]}),
+        ("epoch {n} huber {v}21 took 0.{n}333", {"huber": [2, 3]}),
+        (" {n}/9  train {v}  val acc {v}", {"train": [2, 3], "val_acc": [2, 3]}),
+        ("({n}0 5%) 2.5  val {v} token acc {v}", {"val": [20, 30], "val/acc": [20, 30]}),
         (
             "epoch {n}: train_recon {v} | test_recon {v} test_kl {v}",
             {"train_recon": [2, 3], "test_recon": [2, 3], "test_kl": [2, 3]},

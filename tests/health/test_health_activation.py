@@ -259,6 +259,8 @@ def test_order_of_layers(ask, make_model):
     wide = {i: {"in_features": 100, "out_features": 100} for i in (1, 2)}
     model = make_model("Linear", "Linear", options=wide, feeds=[[1, 2]])
     assert ask("missing_nonlinearity", signals={"models": (model,)}).verdict == "note"
+    block = make_model("ConvBlock", "ConvBlock", options=wide, feeds=[[1, 2]])  # holds an activation of its own
+    assert ask("missing_nonlinearity", signals={"models": (block,)}) is None
     low = {1: {"in_features": 100, "out_features": 4}, 2: {"in_features": 4, "out_features": 100}}
     assert (
         ask("missing_nonlinearity", signals={"models": (make_model("Linear", "Linear", options=low, feeds=[[1, 2]]),)})

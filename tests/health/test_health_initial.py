@@ -30,6 +30,13 @@ def test_the_first_loss(ask, value, fields, verdict):
     assert ask("init_loss_off", signals=first_loss(value, **fields)).verdict == verdict
 
 
+@in_one_test(("value", "loaded", "words"), [(0.1, True, "trained weights"), (0.1, False, "ln"), (2.3, True, "ln")])
+def test_a_loss_below_chance_with_loaded_weights_is_expected(ask, value, loaded, words):
+    state = ({"what": "model", "matched": 9, "missing_n": 0},) if loaded else ()
+    found = ask("init_loss_off", signals=first_loss(value) | {"loaded": state})
+    assert found.verdict == "ok" and words in found.expected and ("trained" in found.expected) == (words != "ln")
+
+
 def test_checks_of_classes_have_one_reason_in_a_regression(ask):
     checks = ("init_loss_off", "label_out_of_head", "class_imbalance")
     assert len({str(ask(name, signals=first_loss(40.0, fn="mse_loss")).observed) for name in checks}) == 1

@@ -208,6 +208,9 @@ def test_labels_out_of_the_head(ask):
     masked = classifier(target={"min": 0, "max": 2}, ignored=0.25)
     found = ask("label_out_of_head", signals={"losses": (masked,)})
     assert found.verdict == "ok" and found.observed == "0 to 2, 25 % of all ignored"
+    calls = [{"fn": "binary_cross_entropy", "training": True, "target": {"min": n, "max": n}} for n in (1, 0, 1)]
+    found = ask("label_out_of_head", signals={"losses": tuple(calls)})
+    assert found.verdict == "ok" and found.observed == "0 to 1"
     mixed = classifier(soft=True, target={"min": 0, "max": 1})
     assert ask("label_out_of_head", signals={"losses": (mixed,)}).expected == "0 to 1"
 

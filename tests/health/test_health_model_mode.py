@@ -77,6 +77,13 @@ def test_a_program_that_computes_outputs_of_trained_weights(ask, phase, loaded, 
     assert ask("eval_in_train_mode", signals=signals, processes=()).verdict == verdict
 
 
+def test_samples_drawn_in_training_mode_are_no_phase_in_evaluation_mode(ask):
+    """As of a generator at the end, whose batch normalisation is in training mode."""
+    known = {"training": True, "stochastic": True, "grad": False, "batches": 1, "begin_step": 87}
+    found = ask("eval_in_train_mode", signals={"evaluations": (known,), "loop": {"steps": 87}})
+    assert found.verdict == "ok" and found.observed.startswith("1 of 1 validation phase in training mode")
+
+
 @in_one_test(("root", "words"), [("Net", "was seen"), ("DistributedDataParallel(Net)", "are not followed")])
 def test_a_validation_by_the_module_inside_a_wrapper_is_not_followed(ask, root, words):
     signals = {"loop": {"steps": 90}, "models": ({"model": 0, "root": root, "modules": [], "parameters": []},)}

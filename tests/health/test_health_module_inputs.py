@@ -91,3 +91,11 @@ def test_samples_read_as_time(ask, form, labels, first, found):
         "batches": tuple({"step": step, "leaves": [{"path": "target", "shape": labels}]} for step in (1, 2, 3)),
     }
     assert (ask("batch_axis_taken_as_time", signals=signals) is not None) is found
+
+
+def test_nodes_without_features_are_ones(ask):
+    ones = {"role": "input", "path": "0", "shape": [388, 4], "constant": 4, "constant_n": 2000, "min": 1, "max": 1}
+    for highest, verdict in ((387, "note"), (900, "fail")):  # edges between rows of ones; pairs of something else
+        pairs = {"role": "input", "path": "1", "shape": [2, 1032], "integer": True, "min": 0, "max": highest}
+        graph = {"batches": ({"step": 2, "phase": "train", "leaves": [ones, pairs]},)}
+        assert ask("constant_feature", signals=graph).verdict == verdict

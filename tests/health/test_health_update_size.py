@@ -249,3 +249,17 @@ def test_an_optimizer_without_gradients_says_nothing_of_them(ask, make_model, lo
     signals["loop"] = {"optimizers": 1, "steps": 180, "cleared": cleared, "steps_without_gradient": empty}
     found = ask(check, signals=signals)
     assert (found.verdict, found.observed) == ("not observed", "not observed: no inspected step had a gradient")
+
+
+def test_a_backbone_in_no_optimizer_is_not_among_all_parameters(ask):
+    signals = {"loop": {"trainable_n": 6, "backwards": 30}, "optimizers": ({"index": 0, "type": "Adam", "tensors": 2},)}
+    assert (
+        ask("param_never_gets_grad", signals=signals).observed == "all 2 parameters in the optimizer, of 6 in the model"
+    )
+
+
+def test_some_steps_that_change_nothing_are_noted(ask):
+    found = ask(
+        "step_changed_nothing", signals={"loop": {"unchanged": {"0": {"checked": 20, "unchanged": 7, "streak": 7}}}}
+    )
+    assert found.verdict == "note" and found.observed == "in 13 of 20 inspected steps"

@@ -77,9 +77,9 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
         still = sum(1 for ratio in ratios if ratio == 0.0)
         extra = message("health.step_changed_nothing.often_still", share=still / len(ratios))
     changed = checked - sum(look.get("unchanged", 0) for look in looks.values())
-    if changed == checked:
-        return Outcome("ok", message("health.step_changed_nothing.ok", changed=changed, steps=checked, extra=extra))
-    return Outcome("note", message("health.step_changed_nothing.most", changed=changed, steps=checked, extra=extra))
+    key = "health.step_changed_nothing.ok" if changed == checked else "health.step_changed_nothing.most"
+    is_learnt = all(_has_learnt_all(run, signals, opt, True) for opt, look in looks.items() if look.get("unchanged"))
+    return Outcome("ok" if is_learnt else "note", message(key, changed=changed, steps=checked, extra=extra))
 
 
 def _stopped_after(signals: Signals) -> int | None:

@@ -29,10 +29,8 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _NUMBER = re.compile(r"\d+")
-_AFTER_BACKWARDS = 20
-_SMALL_PART = 0.1
+_AFTER_BACKWARDS, _STREAK, _SMALL_PART = 20, 3, 0.1
 _FRAMEWORKS = ("torch", "paddle")
-_STREAK = 3
 
 
 @check("param_never_gets_grad", family="gradient", tier=1, needs=("loop",))
@@ -53,9 +51,11 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
         larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
         if total and larger:
             return Outcome("ok", message("health.all_followed", count=total, held=max(larger)))
+        held = sum(o.get("tensors", 0) for o in signals.optimizers)
+        if 0 < held < total:
+            return Outcome("ok", message("health.all_in_optimizer", count=total, held=held))
         return Outcome("ok", message("health.all_parameters", count=total) if total else message("health.all"))
-    idle = set(signals.loop.get("never_called", []))
-    cut = [name for name in never if name not in idle]
+    cut = [name for name in never if name not in signals.loop.get("never_called", [])]
     missing = max(signals.loop.get("never_grad_n", 0), len(never))
     if total:
         observed = message("health.param_never_gets_grad.never", bad=missing, total=total)

@@ -216,6 +216,8 @@ class TrainingMonitor:
         if not self.is_followed_thread():
             return
         self.inside, loop, local = None, self.loop, self.training.local
+        if (by_hand := self.training.by_hand) is not None:
+            self.training.by_hand = by_hand.successor(self.inspector.leaves, tensors, losses)
         self.step_losses.backward_begins(local.backwards - 1, loop, self.skipping, bool(local.in_step))
         if self.skipping:
             loop.backwards += 1

@@ -2,13 +2,19 @@
 
 Independent of the framework. A step is a change of parameters between a call of `backward` and the next forward or
 `backward`, so that accumulated gradients are one step. It is recorded like the step of an optimizer that has the
-parameters that the first loss reaches.
+parameters that the first loss reaches. A later model with parameters of its own, as each fit of a Bayesian optimisation
+makes one, is another optimizer.
 """
 
 from weakref import ref
 
 MOST_COMPARED = 16
 """Parameters of which a value is compared. Source: chosen by us; each update by gradients changes most of them."""
+
+MOST_IDLE = 4096
+"""Calls of `backward` without an update, after which no other model is looked for. Source: chosen by us."""
+
+_PARAMETERS = ("Parameter", "EagerParamBase")
 
 TYPE = "none of the framework, parameters are updated without one"
 
@@ -32,6 +38,7 @@ class UpdatesByHand:
         self._before = None
         self._norm = None
         self._steps = self._usual = 0
+        self._idle = 0
         self.is_certain = True
 
     @property
@@ -46,6 +53,26 @@ class UpdatesByHand:
     def get_lr(self):
         """The learning rate: only the program knows it."""
         return
+
+    def successor(self, leaves_of, tensors, losses):
+        """Returns the updates that follow this call of `backward`: others than these if it is of another model.
+
+        Args:
+            leaves_of: Returns what tensors are computed from; called after calls that changed none of these parameters.
+            tensors: The losses.
+            losses: Their values.
+        """
+        if not self._steps or not 0 < self._idle <= MOST_IDLE:
+            return self
+        parameters, own = leaves_of(tensors), {id(one) for one in self._parameter_list}
+        # The input that an acquisition function or an attack is optimised over is no parameter.
+        is_other = parameters and all(type(one).__name__ in _PARAMETERS for one in parameters)
+        if not is_other or any(id(one) in own for one in parameters):
+            return self
+        # Calls since the last update were of something else, as of an acquisition function.
+        local = self._adapter.training.local
+        local.losses, local.starts, local.backwards = list(losses), [], 1
+        return UpdatesByHand(self._adapter, self._monitor, parameters)
 
     def backward_ended(self, gradients=None):
         """Processes the end of a call of `backward`.
@@ -91,7 +118,9 @@ class UpdatesByHand:
                 break
         else:
             if not (gone and is_over and self._usual == self._adapter.training.local.backwards):
+                self._idle += 1
                 return
+        self._idle = 0
         self._step()
 
     def _step(self):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.model.run import Run
+from labbook.model.run_files import is_checkpoint
 from labbook.report import numbers
 from labbook.report.entry.debug_section import as_rows, module_rows
 from labbook.report.entry.section_limits import Limits, shorten_middle
@@ -16,6 +17,7 @@ from labbook.report.model_svg import has_diagram
 _BY_HAND = "none of the framework"
 """How the type of an optimizer begins that the framework does not have. Source: `UpdatesByHand`."""
 _LOSS = re.compile("loss|likelihood|elbo|objective|criterion", re.IGNORECASE)
+_MOST_LOADED = 4
 _WHOLE = 0.95
 """Share of the parameters that the model has. Source: chosen by us; a likelihood beside it has one or two."""
 
@@ -33,7 +35,7 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         for f in run.frameworks
     ]
     shown = _optimizer_rows(run, limits)
-    rows = [row for model in models for row in model]
+    rows = [row for model in models for row in model] + _loaded_row(run)
     modules = module_rows(run, limits)
     if not rows and not shown and not modules["rows"]:
         return None
@@ -45,6 +47,18 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "optimizers": shown[: limits.rows],
         "more_optimizers": max(0, len(shown) - limits.rows),
     }
+
+
+def _loaded_row(run: Run) -> list[dict[str, Any]]:
+    """Returns what was loaded of checkpoints before the first step, as where a training goes on: "Net, SGD (t.py:23)".
+
+    Without a file that was read it is the state of another model, as that of a target network.
+    """
+    if not any(is_checkpoint(use.path) and use.mode != "written" for use in run.files):
+        return []
+    events = [e for signals in run.signals[:1] for e in signals.loaded if not e.get("step") and e.get("matched")]
+    shown = dict.fromkeys(f"{e.get('type')} ({e.get('line')})" if e.get("line") else str(e.get("type")) for e in events)
+    return [{"what": "loaded", "value": ", ".join([*shown][:_MOST_LOADED])}] if shown else []
 
 
 def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
@@ -96,6 +110,11 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
     does a loss that is called and returns a scalar: it names its model, or its largest part.
     """
     total = state.get("parameters")
+    own = [model for model in called if model.get("root") == state.get("model")] or called
+    if isinstance(total, int) and len(own) == 1 and own[0].get("parameters", 0) > total:
+        # Of a backbone that is in no optimizer the state of the framework knows nothing.
+        counts = {name: own[0].get(name) for name in ("parameters", "trainable")}
+        return {**state, **counts, "model": own[0].get("root"), "optimized": total}
     if not isinstance(total, int) or any(model.get("parameters", 0) < _WHOLE * total for model in called):
         return state
     losses = [model for model in called if _is_loss(model)]
@@ -125,6 +144,7 @@ def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[st
                 "value": numbers.count(total),
                 "trainable": numbers.count(trainable) if isinstance(trainable, int) else "",
                 "all": trainable == total,
+                "optimized": numbers.count(held) if isinstance(held := state.get("optimized"), int) else "",
             }
         )
     if state.get("device"):

@@ -82,11 +82,18 @@ def test_the_fix_of_a_check_is_of_the_framework(framework: str, call: str) -> No
     assert call in found.fixes[0] and not OTHER[framework].search(" ".join((*found.fixes, *found.causes)))
 
 
+def test_a_cause_of_the_other_framework_alone_is_left_out() -> None:
+    check = CheckResult("missing_output_activation", "x", "", "y", "fail", family="loop-bug", tier=2)
+    causes = diagnose(Evidence(checks=(check,), framework="torch", clean_end=True), MATCHER).findings[0].causes
+    assert causes and all("paddle" not in cause and "{" not in cause for cause in causes)
+
+
 @pytest.mark.parametrize("framework", ["torch", "paddle"])
 def test_no_fix_names_what_only_the_other_framework_has(framework: str, each) -> None:
     def check(page_id: str, language: str) -> None:
         page = CATALOGUE.symptoms[page_id]
-        fixes = [fill_slots(fix, {}, framework) or fix for fix in page.wording_in(language).attempts]
+        filled = [(fill_slots(fix, {}, framework), fix) for fix in page.wording_in(language).attempts]
+        fixes = [fix if text is None else text for text, fix in filled]
         assert [fix for fix in fixes if OTHER[framework].search(fix) or "{torch|" in fix or "{paddle|" in fix] == []
 
     each(((page.id, language) for page in BOTH for language in ("en", "zh")), check)

@@ -87,3 +87,15 @@ def test_settings_are_known_by_their_class_and_the_object_that_trains_by_its_met
         ("attributes", "Loop", {"batch_size": 8}),
         ("dict", "c", {"seed": 3, "loop": {"lr": 0.5}}),
     ]
+
+
+def test_attributes_of_a_settings_class_without_types_are_settings_too(probed, python):
+    code = "import dataclasses\n@dataclasses.dataclass\nclass Training:\n    lr = 0.1\n    steps: int = 5\n"
+    code += "config = Training()\n"
+    probed.write("train.py", code)
+    assert probed(python, "train.py").options("dict") == [{"lr": 0.1, "steps": 5}]
+
+
+def test_a_row_of_results_is_none_of_settings(probed, python):
+    probed.write("train.py", "best = {'lr': 0.1, 'hidden': 32, 'val_loss': 0.07}\ngiven = {'lr': 0.1, 'hidden': 8}\n")
+    assert probed(python, "train.py").options("dict") == [{"lr": 0.1, "hidden": 8}]

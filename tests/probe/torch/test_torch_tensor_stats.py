@@ -6,6 +6,7 @@ import pytest
 
 from labbook.probe.torch.module_calls import ModuleCalls
 from labbook.probe.torch.module_outputs import ModuleOutputs
+from labbook.probe.torch.parameter_stats import ParameterStats
 from labbook.probe.torch.tensor_stats import MOST, TensorStats, WithoutModes
 
 SHAPES = [(7,), (40, 300), (4, 8, 30, 30)]
@@ -83,3 +84,26 @@ def test_how_much_samples_differ_is_the_share_of_their_variance(stats):
     assert looks.batch_variation(torch.ones(4, 6)) == 0.0
     rows[0, 0] = float("inf")
     assert looks.batch_variation(rows) is None
+
+
+def test_a_subclass_of_the_program_is_read_without_its_code(stats):
+    """It slices by code of its own, as the tensors of MONAI do."""
+
+    class Loud(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError(f"{func} of the program ran")
+
+    with torch._C.DisableTorchFunction():
+        loud = numbers((8, 3)).as_subclass(Loud)
+    with WithoutModes(torch):
+        assert stats.inspect(loud)["shape"] == [8, 3] and len(stats.numbers(loud[:2], 6)) == 6
+
+
+def test_nan_in_a_gradient_is_no_zero(stats):
+    weight = torch.nn.Parameter(torch.ones(4, 4))
+    weight.grad = torch.full((4, 4), float("nan"))
+    weight.grad[0, 0] = 0.0
+    seen = ParameterStats(torch, stats, WithoutModes(torch), None)
+    seen.inspect_gradients(torch.optim.SGD([weight], lr=0.1), {}, closure=False)
+    assert [(row["g_bad"], row["g_zero"]) for row in seen._gradient_fields] == [(15, 1 / 16)]

@@ -117,6 +117,16 @@ def test_each_change_of_the_parameters_is_a_step(run, healthy, framework, start,
     assert "learning rate" in {event["what"] for event in outcome.of("unobserved")}
 
 
+@pytest.mark.torch
+def test_each_model_of_several_is_trained_by_updates_of_its_own(run, healthy):
+    """As each fit of a Bayesian optimisation, after which an acquisition function is optimised over its input."""
+    again = "attacked(); attacked()\nnet = torch.nn.Linear(4, 1); weights = list(net.parameters())\n"
+    script = f"{TORCH}{LOOP}train(by_data, 1)\n{again}train(by_data, 1)\nprint(json.dumps(truth))"
+    outcome = healthy(run(script, fork="torch"))
+    assert [(step["opt"], step["step"]) for step in outcome.of("step")] == [(o, n) for o in (0, 1) for n in range(1, 8)]
+    assert [step["loss"] for step in outcome.of("step")] == approx(outcome.result)
+
+
 @frameworks
 def test_gradients_that_change_no_parameter_are_no_steps(run, healthy, framework, start):
     outcome = healthy(run(f"{start}\nfor _ in range(70):\n    clear()\n    attacked()", fork=framework))

@@ -1,8 +1,11 @@
 """The section of the model says what was seen of it."""
 
+from dataclasses import replace
+
 import pytest
 
-from labbook.model.run import Arguments, Framework, Run
+from labbook.model.run import Arguments, FileUse, Framework, Run
+from labbook.model.signals import Signals
 from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
 
@@ -57,6 +60,24 @@ def test_the_model_is_that_of_a_loss_which_is_called():
 def test_the_model_is_the_one_that_is_called(called, named):
     models = [{"root": root, "parameters": parameters} for root, parameters in called]
     assert rows_of(called=models, model="VariationalELBO", parameters=11104, trainable=11104)["model"] == named
+
+
+def test_a_backbone_in_no_optimizer_counts_as_a_part_of_the_model():
+    called = [{"root": "Net", "parameters": 5829, "trainable": 5829}]
+    state = Framework("torch", "2", state={"model": "Linear", "parameters": 325, "trainable": 325})
+    run = Run("i", "finished", (), "", 0.0, frameworks=(state,), health={"models": called})
+    rows = {row["what"]: row for row in model_section(run, Limits())["rows"]}
+    assert rows["model"]["value"] == "Net" and rows["parameters"]["value"] == "5,829"
+    assert rows["parameters"]["optimized"] == "325" and rows["parameters"]["all"]
+
+
+def test_a_state_that_is_loaded_before_the_training_is_listed():
+    model = {"what": "model", "type": "Net", "matched": 9, "keys": 9, "line": "t.py:23"}
+    events = (model, {"what": "optimizer", "type": "SGD", "matched": 6, "line": "t.py:24"}, {**model, "step": 40})
+    run = Run("i", "finished", (), "", 0.0, signals=(Signals("torch", loaded=events),))
+    assert model_section(run, Limits()) is None  # the state of another model
+    run = replace(run, files=(FileUse("last.pt", "read", 9),))
+    assert model_section(run, Limits())["rows"] == [{"what": "loaded", "value": "Net (t.py:23), SGD (t.py:24)"}]
 
 
 def test_mixed_precision_is_named():

@@ -133,8 +133,17 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
         if at and constant < columns:
             indices = join_names([str(column) for column in at], constant)
             observed = message("health.constant_feature.indices", columns=observed, indices=indices)
-        return Outcome("fail" if constant >= columns else "note" if sparse or reference else "warn", observed)
+        is_bare = constant >= columns and _are_nodes(leaf, last)
+        is_note = is_bare or (constant < columns and (sparse or reference))
+        return Outcome("note" if is_note else "fail" if constant >= columns else "warn", observed)
     return None
+
+
+def _are_nodes(leaf: Leaf, others: Sequence[Leaf]) -> bool:
+    """Whether rows are the nodes of a graph, whose edges are another input: without features they get ones."""
+    rows = (leaf.get("shape", ()) or (0,))[0]
+    pairs = [one for one in others if one.get("integer") and tuple(one.get("shape", ()))[:1] == (2,)]
+    return any(len(one.get("shape", ())) == 2 and 0 < (one.get("max") or 0) < rows for one in pairs)
 
 
 @check("missing_marks", family="data", tier=2, needs=("batches",))

@@ -106,7 +106,14 @@ def normalised_as_bytes(code: Code, source: Source) -> Iterator[Hit]:
             scaled = scaled or (is_call(step, "ToTensor"))
             if not scaled or not is_call(step, "Normalize"):
                 continue
-            numbers = [one.value for one in made_of(code, source, step) if isinstance(one, ast.Constant)]
+            nodes = list(made_of(code, source, step))
+            if any(isinstance(one, ast.Div) for one in nodes):  # [125.3 / 255, ...]
+                continue
+            # The 3 of `[0.5] * 3` is no mean.
+            lists = [one.elts for one in nodes if isinstance(one, (ast.List, ast.Tuple))]
+            calls = [one for one in nodes if isinstance(one, ast.Call)]
+            given = [[*one.args, *(keyword.value for keyword in one.keywords)] for one in calls]
+            numbers = [one.value for each in (*lists, *given) for one in each if isinstance(one, ast.Constant)]
             if any(isinstance(one, (int, float)) and one > _LARGEST_MEAN for one in numbers):
                 yield Hit(step, {"call": ast.unparse(step)})
 
