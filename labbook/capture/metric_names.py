@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from labbook.model.metric_kinds import QUANTITIES, SPLITS, is_counter, metric_kind, name_words
+from labbook.model.metric_kinds import COUNTERS, QUANTITIES, SPLITS, is_counter, metric_kind, name_words
 
 _STRONG = ("accuracy", "loss", "perplexity")
 """Quantities whose words have no other meaning; a number may follow without a decimal point ("precision: 16")."""
@@ -78,7 +78,7 @@ def metric_name(text: str, listed: bool = False) -> tuple[str, bool] | None:
 def is_setting(name: str) -> bool:
     """Whether an unknown name is that of a setting, a counter, a time or an amount, not of a result."""
     words = name_words(name)
-    is_known = any(word in _NOT_METRICS or word in _NO_QUANTITY for word in words)
+    is_known = any(word in _NOT_METRICS or word in _NO_QUANTITY or word in COUNTERS for word in words)
     return is_known or is_counter(name) or all(len(word) == 1 and word.isascii() for word in words)
 
 

@@ -217,11 +217,14 @@ class _NamedValues:
             self._section = data_split(line[:start])
         if has_split(name):
             # "val loss 0.6 acc 0.7": the second one is of the same data.
-            self._split_of_word = _split_before(match["name"])
+            has_train = any(metric_kind(known).split == "train" for known in self.values)
+            self._split_of_word = _split_before(match["name"], is_second=has_train)
             return f"best/{name}" if self._section == "best" else name
         own = _split_of(match)
         split = self._section or self._split_of_word if own is None else own.removeprefix("train")
-        return f"{split}/{self._variant}{name}" if split and name != "lr" else name
+        if own is None and not self._section and line.find(match["name"], match.end()) >= 0:
+            split = ""  # "train_loss=0.5 val_loss=0.6 acc=0.7 val_acc=0.8"
+        return f"{split}/{self._variant}{name}" if split and metric_kind(name).quantity else name
 
     def _distinguish(self, name: str, start: int) -> str:
         """Returns a name with the word before it, if it came before: "accuracy 0.71 ema accuracy 0.74".
@@ -267,9 +270,13 @@ def _values_of_splits(line: str, *, with_blanks: bool) -> dict[str, float]:
     return values
 
 
-def _split_before(name: str) -> str:
-    """Returns the held-out data named by a word of its own before a metric: "val" of "val loss"."""
-    split = data_split(name) if " " in name else ""
+def _split_before(name: str, *, is_second: bool) -> str:
+    """Returns the held-out data that hold for the metrics behind one: "val" of "val loss".
+
+    Args:
+        is_second: Whether those of the training are named before: "train_loss=0.5 val_loss=0.6 dice=0.7".
+    """
+    split = data_split(name.replace("_", " ") if is_second else name) if is_second or " " in name else ""
     return "" if split == "best" else split
 
 

@@ -45,6 +45,7 @@ def test_words_that_only_look_like_metrics(line):
     assert read(line) == {}
 
 
+LOSSES_OF_TWO = {"train_loss": 0.5, "val_loss": 0.6}
 FOUR = {"train_loss": 0.5, "acc": 0.9, "val_loss": 0.6, "val/acc": 0.8}
 
 
@@ -61,6 +62,9 @@ FOUR = {"train_loss": 0.5, "acc": 0.9, "val_loss": 0.6, "val/acc": 0.8}
         ("测试集准确率: 0.93", {"test_accuracy": 0.93}),
         ("Loss: tensor(0.7, grad_fn=<NllLossBackward0>) acc: tensor(0.9, device='cuda:0')", {"loss": 0.7, "acc": 0.9}),
         ("val_loss: 0.3 loss: 0.4 acc: 0.9", {"val_loss": 0.3, "loss": 0.4, "acc": 0.9}),
+        ("train_loss=0.5 val_loss=0.6 dice=0.7 grad_norm=1.2", {**LOSSES_OF_TWO, "val/dice": 0.7, "grad_norm": 1.2}),
+        ("train_loss 0.5 val_loss 0.6 acc 0.7 val_acc 0.8", {**LOSSES_OF_TWO, "acc": 0.7, "val_acc": 0.8}),
+        ("{'epoch': '5', 'eval_loss': '0.6', 'eval_runtime': '0.5444'}", {"eval_loss": 0.6}),
     ],
 )
 def test_a_word_for_the_data_holds_for_the_metrics_behind_it(line, found):
