@@ -14,7 +14,7 @@ from .detach_finder import DetachFinder
 from .flight_recorder import FlightRecorder
 from .functional_calls import FunctionalCalls
 from .loss_wrappers import LossFunctions
-from .metric_objects import MetricObjects
+from .metric_resets import MetricObjects
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable
 from .module_outputs import ModuleOutputs

@@ -35,6 +35,7 @@ LOSSES = {
     "nll_loss": ("nll_loss", ["input", "target", "weight", "ignore_index", "reduction"]),
     "binary_cross_entropy": ("binary_cross_entropy", ["input", "target", "weight", "reduction"]),
     "binary_cross_entropy_with_logits": ("bce_with_logits", ["input", "target", "weight", "reduction", "pos_weight"]),
+    "log_loss": ("binary_cross_entropy", ["input", "target"]),
     "mse_loss": ("mse_loss", _POINT),
     "square_error_cost": ("mse_loss", ["input", "target"]),
     "l1_loss": ("l1_loss", _POINT),
@@ -50,7 +51,7 @@ LOSSES = {
 }
 """Function -> its name in the protocol and its parameters."""
 
-_NO_REDUCTION = ("softmax_with_cross_entropy", "square_error_cost")
+_NO_REDUCTION = ("softmax_with_cross_entropy", "square_error_cost", "log_loss")
 _SAME = {"label": "target", "logit": "input", "logits": "input", "log_probs": "input", "labels": "target"}
 _DROPOUTS = {"dropout": 3, "dropout2d": 2, "dropout3d": 2, "alpha_dropout": 2}
 """Dropout function -> the place of its parameter `training`."""

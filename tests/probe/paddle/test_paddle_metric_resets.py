@@ -50,4 +50,4 @@ def test_passes_that_a_metric_object_collects_after_it_was_read(run, healthy, re
     assert outcome.result == run(program, fork="paddle", probe=False).result
     carried = outcome.of("loop")[-1].get("metrics_carried", {})
     assert carried.get("count", 0) == passes
-    assert not passes or (carried["function"], carried["line"]) == ("Accuracy", "program.py:25")
+    assert not passes or (carried["function"], carried["line"]) == ("Accuracy", "program.py:24")
