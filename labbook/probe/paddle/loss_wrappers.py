@@ -87,11 +87,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
             monitor = self.monitor
             # Nothing is counted where a step is not followed, and nothing is evaluated in it.
             rests = monitor.skipping and not monitor.evaluation.open
-            if not rests and not dynamic():
-                return original(*args, **kwargs)
-            call = None if rests else begins(function)
-            if call is None and not rests:
-                return original(*args, **kwargs)
+            call = begins(function) if not rests and dynamic() else None
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
@@ -100,7 +96,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
                     refused(call, args, kwargs, parameters, fixed)
                 leave(error)
                 raise
-            if not rests:
+            if call is not None:
                 ended(call, result, args, kwargs, parameters, fixed)
             return result
 
@@ -218,7 +214,11 @@ class LossFunctions(loss_wrappers.LossFunctions):
         def dropout(*args, **kwargs):
             if dynamic():
                 active(args, kwargs, place)
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
 
         return transparent_wrapper(dropout, original)
 
