@@ -89,7 +89,8 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
             if idle.get("steps", 0) >= 3 and len(rates) == 1:
                 kind, steps = idle.get("type", ""), idle.get("steps", 0)
                 if idle.get("loose"):
-                    return Outcome("warn", message("health.lr_schedule_wrong.loose", scheduler=kind))
+                    observed = message("health.lr_schedule_wrong.loose", scheduler=kind)
+                    return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.attach"))
                 return Outcome("fail", message("health.lr_schedule_wrong.other", scheduler=kind, steps=steps))
     low = _rises_to_end(run, signals) if schedulers else None
     idle_part = _dies_early(run, signals) or low or _starts_at_zero(run, signals)
