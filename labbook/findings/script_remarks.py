@@ -20,7 +20,7 @@ _MOST_FILES = 30
 _MOST_BYTES = 200_000
 """Larger files would use up the time limit alone. Source: chosen by us, 0.1 s for 4,000 lines here."""
 _MOST_VIOLATIONS = 3
-_LEADS = {"en": "in the code: ", "zh": "代码中："}
+_LEADS = {"en": ("in the code: ", ": "), "zh": ("代码中 ", "：")}
 
 
 def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: str) -> Diagnosis:
@@ -38,13 +38,13 @@ def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, languag
     violations = [one for one in review_files(files, language, _SECONDS).violations if one.severity != "note"]
     if not violations:
         return diagnosis
-    lead = _LEADS.get(language, _LEADS["en"])
+    lead, colon = _LEADS.get(language, _LEADS["en"])
     findings = []
     for finding in diagnosis.findings:
         # What a row of the checklist has from the review is not said twice.
         others = [one for one in violations if strip_markdown(one.what) != strip_markdown(finding.message)]
         related = _rank_related(finding, others, catalogue)[:_MOST_VIOLATIONS]
-        lines = [f"{lead}{_format_place(one, script)}: {strip_markdown(one.what)}" for one in related]
+        lines = [f"{lead}{_format_place(one, script)}{colon}{strip_markdown(one.what)}" for one in related]
         findings.append(_add_place(replace(finding, evidence=(*finding.evidence, *lines)), related))
     return replace(diagnosis, findings=tuple(findings))
 

@@ -42,7 +42,7 @@ def test_a_consequence_is_led_back_to_the_line(tmp_path):
 
 
 def test_in_chinese(tmp_path):
-    assert diagnosed(tmp_path, "grad_not_cleared", "gradient", "zh")[1].startswith("代码中：steps.py:5: ")
+    assert diagnosed(tmp_path, "grad_not_cleared", "gradient", "zh")[1].startswith("代码中 steps.py:5：")
 
 
 def test_remarks_on_something_else_are_left_out(tmp_path):

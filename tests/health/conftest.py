@@ -74,8 +74,8 @@ def run_of(*series, signals=None, steps=None, framework="torch", **fields):
         "signals": made,
         "exit_code": 0,
     }
-    status = fields.pop("status", "finished")
-    return Run("i", status, ("python",), "/", 0.0, series=series, **{**defaults, **fields})
+    status, argv = fields.pop("status", "finished"), fields.pop("argv", ("python",))
+    return Run("i", status, argv, "/", 0.0, series=series, **{**defaults, **fields})
 
 
 @pytest.fixture(scope="session")

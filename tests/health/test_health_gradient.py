@@ -169,6 +169,8 @@ def test_parameters_of_an_optimizer_that_belong_to_no_model_are_not_counted_as_s
     signals = {**counts, "optimizers": ({"index": 0, "tensors": 6, "trainable": trainable},)}
     found = ask("param_never_gets_grad", signals=signals).observed
     assert found.startswith(words) and ("followed" in found) == ("followed" in words)
+    two = {**counts, "optimizers": (*signals["optimizers"], {"index": 1, "tensors": 2, "trainable": 120})}
+    assert ("all of them" in ask("param_never_gets_grad", signals=two).observed) == (trainable > 120)
 
 
 def test_a_spare_module_is_no_failure(ask):

@@ -184,3 +184,21 @@ def test_labels_are_known_without_a_loader(ask, make_series, accuracy, verdict):
     loss = [0.7 * 0.97**i for i in range(200)]
     fields = {"batches": seen, "losses": ({"fn": "cross_entropy", "calls": 200, "classes": 2},)}
     assert judge(ask, make_series, "label_noise_or_shuffled", {"test_acc": [accuracy] * 6}, loss, **fields) == verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "loss", "offset", "verdict"),
+    [
+        ("test_loss", 6, FALLING, 0.0, "warn"),
+        ("train_loss", 6, FALLING, 0.0, None),
+        ("test_loss", 6, FALLING, 0.01, None),  # of other data
+        ("test_loss", 40, FALLING, 0.0, None),  # the mean of the epoch under the name of the test set
+        ("test_loss", 1, FALLING, 0.0, None),  # the last batch
+        ("test_loss", 6, [0.6931] * 200, 0.0, None),  # one that does not move
+    ],
+)
+def test_a_validation_loss_that_is_the_loss_of_steps(ask, make_series, name, last, loss, offset, verdict):
+    values = [round(sum(loss[end - last : end]) / last + offset, 4) for end in range(40, 201, 40)]
+    series = make_series("loss", loss), make_series(name, values, "text")
+    found = ask("evaluation_updates_parameters", *series, signals={"loop": {"steps": 200}})
+    assert (found and found.verdict) == verdict

@@ -124,6 +124,12 @@ CASES = [
         {"loop": {"steps": 99, "evaluation_updates": {"count": 1, "function": "", "held_out": True}}},
         "30 runs on data that is never trained on",
     ),
+    (
+        "metric_of_wrong_values",
+        {"loop": {"steps": 99, "metrics_carried": {"count": 2, "function": "Auc", "line": "t.py:9"}}},
+        {"loop": {"steps": 99, "metrics_carried": {"count": 1, "function": "Auc"}}, "evaluations": ({"end_step": 9},)},
+        "the `Auc` object collected 3 passes",
+    ),
     ("policy_ratio_inverted", {"graphs": ({"inverted": "t.py:9"},)}, {"graphs": ({},)}, "exp(old - new)"),
     ("attention_mask_inverted", masked(True, True, None, True), masked(True, True, False), "sees only padding"),
     (

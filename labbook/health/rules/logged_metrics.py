@@ -12,7 +12,14 @@ from labbook.health.evidence.held_out_metrics import (
     is_single_classifier,
     point_count,
 )
-from labbook.health.evidence.measurements import finite_points, process_series
+from labbook.health.evidence.measurements import (
+    called_in_sentence,
+    finite_points,
+    missing_reason,
+    place_of,
+    process_series,
+    unobserved,
+)
 from labbook.health.evidence.training_kind import training_loss, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
@@ -22,14 +29,30 @@ from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
+_CARRIED = 2
 _FEWEST = 5
 _NEAR, _EXACT = (0.3, 3.0), 0.05
 _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 
 
-@check("metric_of_wrong_values", family="loop-bug", tier=2, needs=("evaluations",))
-def logged_loss_is_measured(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a logged validation loss is smaller than that of its batches by the number of the batches.
+@check("metric_of_wrong_values", family="loop-bug", tier=2)
+def metrics_are_of_their_batches(run: Run, signals: Signals) -> Outcome | None:
+    """Whether a metric object went on collecting after it was read, pass after pass, or a validation loss is too small.
+
+    Source: paddle.metric.Metric.reset; at least two passes over the data began after a value had been read.
+    """
+    carried = signals.loop.get("metrics_carried", {})
+    if carried.get("count", 0) >= _CARRIED:
+        facts = {"type": carried.get("function", ""), "passes": carried.get("count", 0) + 1}
+        observed, line = message("health.metric_of_wrong_values.carried", **facts), carried.get("line", "")
+        advice = message("health.metric_of_wrong_values.carried_advice")
+        return Outcome("warn", observed, called_in_sentence(line), place_of(line), advice=advice)
+    reason = missing_reason(run, signals, "evaluations")
+    return _compare_logged_loss(run, signals) if reason is None else unobserved(reason)
+
+
+def _compare_logged_loss(run: Run, signals: Signals) -> Outcome | None:
+    """A warning for a validation loss that is smaller than that of its batches by the number of the batches.
 
     Source: chosen by us (tier 2): in at least 5 phases of 5 batches or more, all of them between 0.3 and 3 times the
     mean over the batches divided by their number. A sum divided by the samples is the mean over the size of a batch.

@@ -89,16 +89,15 @@ def schedule_runs(run: Run, signals: Signals) -> Outcome | None:
             if idle.get("steps", 0) >= 3 and len(rates) == 1:
                 kind, steps = idle.get("type", ""), idle.get("steps", 0)
                 if idle.get("loose"):
-                    return Outcome("warn", message("health.lr_schedule_wrong.loose", scheduler=kind))
+                    observed = message("health.lr_schedule_wrong.loose", scheduler=kind)
+                    return Outcome("warn", observed, advice=message("health.lr_schedule_wrong.attach"))
                 return Outcome("fail", message("health.lr_schedule_wrong.other", scheduler=kind, steps=steps))
-    idle_part = _dies_early(run, signals) or _starts_at_zero(run, signals)
+    low = _rises_to_end(run, signals) if schedulers else None
+    idle_part = _dies_early(run, signals) or low or _starts_at_zero(run, signals)
     if idle_part is not None:
         return idle_part
     if not schedulers:
         return None
-    low = _rises_to_end(run, signals)
-    if low is not None:
-        return low
     return Outcome("ok", message("health.names", names=[facts.get("type", "") for facts in schedulers.values()]))
 
 

@@ -1,19 +1,25 @@
-"""Checks of what undoes or disturbs a training: programs of static graphs, and states that are loaded again."""
+"""Checks of what undoes or disturbs a training: evaluations that train, and states that are loaded again."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
-from labbook.health.evidence.measurements import called_in_sentence, place_of, process_series
+from labbook.health.evidence.measurements import called_in_sentence, finite_points, place_of, process_series
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _RISING = 3
 _RUNS = 3
 _FALLEN = 0.97
+_REPORTS = 4
+_PRINTED, _DIGITS = 5e-4, 6e-5
+"""Relative and absolute difference of a printed loss with four digits behind the point."""
+
 _RETURNED = 0.7
 """Share of the way back to its first level that the loss goes. Source: chosen by us."""
 
@@ -60,14 +66,14 @@ def _loaded_again(run: Run, signals: Signals) -> Outcome | None:
 
 @check("evaluation_updates_parameters", family="loop-bug", tier=2, needs=("loop",))
 def evaluation_leaves_parameters(run: Run, signals: Signals) -> Outcome | None:
-    """Whether an evaluation runs a program with an optimizer: a copy of one, or known by its function or its data.
+    """Whether an evaluation makes optimizer steps: its loss is that of steps, or a static program with them runs in it.
 
-    Source: a logical invariant; tier 2, because a function may have a name that misleads.
+    Source: a logical invariant; tier 2, because a function, or a metric, may have a name that misleads.
     """
     wrong = signals.loop.get("evaluation_updates", {})
     runs, line, function = wrong.get("count", 0), wrong.get("line", ""), wrong.get("function", "")
     if runs < _RUNS:
-        return None
+        return _loss_of_steps(run, signals)
     if wrong.get("held_out"):
         observed = message("health.evaluation_updates_parameters.held_out", runs=runs)
     elif function:
@@ -75,3 +81,31 @@ def evaluation_leaves_parameters(run: Run, signals: Signals) -> Outcome | None:
     else:
         observed = message("health.evaluation_updates_parameters.copy", runs=runs)
     return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+
+
+def _loss_of_steps(run: Run, signals: Signals) -> Outcome | None:
+    """A warning for a validation loss that is, in each report, the mean loss of the last steps before it.
+
+    It is to be so for one number of steps only, less than an epoch: of a loss that no longer moves, any mean is alike.
+    """
+    losses = process_series(run, signals, "loss")
+    if len(losses) != 1 or losses[0].steps != tuple(range(1, len(losses[0].steps) + 1)):
+        return None
+    steps = losses[0].values
+    for series in run.series:
+        kind, logged = metric_kind(series.name), finite_points(series)[1]
+        period, rest = divmod(len(steps), max(1, len(logged)))
+        is_held_out = kind.quantity == "loss" and kind.split in ("val", "test") and series.source != "probe"
+        if not is_held_out or kind.running_best or len(logged) < _REPORTS or rest:
+            continue
+        fitting = [
+            last for last in range(1, period + 1)
+            if all(
+                math.isclose(sum(steps[end - last : end]) / last, value, rel_tol=_PRINTED, abs_tol=_DIGITS)
+                for end, value in zip(range(period, len(steps) + 1, period), logged, strict=True)
+            )
+        ]  # fmt: skip
+        if len(fitting) == 1 and 1 < fitting[0] < period:
+            facts = {"name": series.name, "last": fitting[0], "period": period, "times": len(logged)}
+            return Outcome("warn", message("health.evaluation_updates_parameters.loss_of_steps", **facts))
+    return None

@@ -71,7 +71,12 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
         histories = [row for p in parameters_of(signals) for _, row in p.history]
         is_idle = bool(histories) and not any(row.get("g") for row in histories)
         return unobserved(message("health.not_observed.no_gradient")) if is_idle else too_few_data(0, 1)
-    ratios = [v for p in parameters_of(signals) if p.is_matrix and p.trainable for v in p.values("ratio")]
+    lrs = process_series(run, signals, "lr")
+    idle = {
+        step for one in lrs[:1] for step, rate in zip(one.steps, one.values, strict=True) if rate == 0 and not lrs[1:]
+    }
+    rows = [row for p in parameters_of(signals) if p.is_matrix and p.trainable for s, row in p.history if s not in idle]
+    ratios = [v for row in rows if (v := row.get("ratio")) is not None and math.isfinite(v)]
     extra: Message | str = ""
     if ratios and median(ratios) == 0.0:
         still = sum(1 for ratio in ratios if ratio == 0.0)

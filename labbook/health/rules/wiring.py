@@ -6,13 +6,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 
 from labbook.health.evidence.layer_history import modules_of, parameters_of
 from labbook.health.evidence.measurements import (
     join_names,
     place_message,
-    place_of,
     process_series,
     too_few_data,
 )
@@ -49,7 +47,9 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
             return _first_graph(signals, total)
         followed = signals.loop.get("elements", 0) - signals.loop.get("frozen", 0)
         larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
-        if total and larger:
+        if total and larger and len(signals.optimizers) > 1:  # the total is of the models at the end
+            return Outcome("ok", message("health.all"))
+        if total and larger and max(larger) > total:
             return Outcome("ok", message("health.all_followed", count=total, held=max(larger)))
         held = sum(o.get("tensors", 0) for o in signals.optimizers)
         if 0 < held < total:
@@ -297,53 +297,6 @@ def optimizers_are_separate(run: Run, signals: Signals) -> Outcome | None:
     ):
         return None
     return Outcome("warn", message("health.optimizers_overlap.holds", shared=less, held=more))
-
-
-@check("partial_state_load", family="loop-bug", tier=1, needs=())
-def state_fits(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a model was loaded from weights that mostly do not belong to it.
-
-    Source: a logical invariant (tier 1): unmatched keys; silent in paddle. A new head on old weights is usual, so a few
-    unmatched keys on both sides are only noted, and a file whose keys all match, as that of an adapter; in a program
-    that trains nothing the head stays random. A tied weight is loaded by any of its names.
-    """
-    shared = [set(names) for model in signals.models for names in model.get("shared", [])]
-    worst: Outcome | None = None
-    for event in signals.loaded:
-        if event.get("what") != "model" or not event.get("keys"):
-            continue
-        missing = event.get("missing", [])
-        tied = [name for name in missing if any(name in names and not names <= {*missing} for names in shared)]
-        keys, matched = event.get("keys", 0), event.get("matched", 0) + len(tied)
-        lost = event.get("missing_n", 0) - len(tied) + event.get("mismatched_n", 0)
-        observed = message("health.partial_state_load.matched", matched=matched, keys=keys)
-        if not lost:
-            worst = worst or Outcome("ok", observed)
-            continue
-        lists = [name for name in missing if name not in tied] + event.get("mismatched", [])
-        evidence = (message("health.partial_state_load.not_loaded", names=join_names(lists, lost)),)
-        foreign = event.get("unexpected_n", 0) + event.get("mismatched_n", 0)
-        verdict = "fail" if matched < 0.5 * keys and (foreign or not matched) else "note"
-        if verdict == "note" and foreign and not signals.loop.get("backwards", 0):
-            verdict = "warn"
-        if worst is None or worst.verdict in ("ok", "note"):
-            worst = Outcome(verdict, observed, evidence, place_of(event.get("line", "")))
-    return worst
-
-
-@check("best_checkpoint_alias", family="loop-bug", tier=1, needs=())
-def kept_state_is_a_copy(run: Run, signals: Signals) -> Outcome | None:
-    """Whether weights were loaded back from a state that is the model's own memory, so that nothing was restored.
-
-    Source: a logical invariant (tier 1). Loads at a steady interval are those of a target network.
-    """
-    own = {e.get("step", 0): e.get("line", "") for e in signals.loaded if e.get("alias") and e.get("what") == "model"}
-    gaps = [later - one for one, later in pairwise(own)]
-    step, line = next(((step, line) for step, line in own.items() if step > 0), (0, ""))
-    if not step or (len(gaps) >= 2 and max(gaps) <= 2 * min(gaps)):
-        return None
-    observed = message("health.best_checkpoint_alias.shared", step=step)
-    return Outcome("fail", observed, (message("health.best_checkpoint_alias.loaded_in", line=line),), place_of(line))
 
 
 @check("averaged_copy_never_updated", family="loop-bug", tier=2, needs=("loop",))

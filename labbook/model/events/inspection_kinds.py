@@ -270,7 +270,7 @@ class Graph(Event, total=False):
 
 
 class ProgramRuns(TypedDict, total=False):
-    """Runs of a static program that are no steps, or should be none."""
+    """Runs of a static program that are no steps, or should be none; passes over the data that a metric collects."""
 
     count: Count
     rising: Count

@@ -213,5 +213,6 @@ class Loop(Event, total=False):
     idle: Idle
     restarts: ProgramRuns
     evaluation_updates: ProgramRuns
+    metrics_carried: ProgramRuns
     frozen: Count
     elements: Count

@@ -94,6 +94,7 @@ class DataLoaders:
 
     Attributes:
         monitor: Takes the batches; set by the inspector.
+        current: Loader and epoch of the batch delivered last; `None` if none was, or the loader is not followed.
     """
 
     FRAMEWORK = ""
@@ -106,6 +107,7 @@ class DataLoaders:
         self._loaders = WeakKeyDictionary()
         self._iterators = WeakKeyDictionary()
         self._positions = []
+        self.current = None
 
     def _wrap_iter(self, original):
         begun = self._on_iteration_start
@@ -162,6 +164,7 @@ class DataLoaders:
             known = self._iterators.get(iterator)
             if known is not None:
                 known["batch"] += 1
+            self.current = known and (known["loader"], known["epoch"])
             followed = monitor.thread is None or monitor.is_followed_thread()
             if followed and (monitor.skipping or known is None):
                 monitor.fresh, monitor.windows.evaluated = None, []  # the next forward is of no earlier batch

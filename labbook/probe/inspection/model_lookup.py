@@ -178,7 +178,7 @@ class TrainedModels:
             **({"dropout": rates} if rates else {}),
             "trains": facts["trains"],
             "root": class_name(whole) if whole is not None else self._names.get(shapes, ""),
-            "tensors": len(own),
+            "tensors": sum(id(p) in facts["parameters"] for p in own),
             "parameters": sum(facts["parameters"].values()),
             "trainable": sum(facts["trainable"].values()),
         }

@@ -28,8 +28,9 @@ class Checkpoints(checkpoints.Checkpoints):
         for name in ("set_state_dict", "load_state_dict"):
             if name in optimizer.__dict__:
                 patches.replace(optimizer, name, load)
-        scheduler = paddle.optimizer.lr.LRScheduler
-        patches.replace(scheduler, "__init__", self._wrap_scheduler(scheduler.__init__))
+        rates = paddle.optimizer.lr
+        for scheduler in (rates.LRScheduler, rates.ReduceOnPlateau):  # the latter does not call the former
+            patches.replace(scheduler, "__init__", self._wrap_scheduler(scheduler.__init__))
         seed = self._wrap_seed(paddle.seed, _always_false)
         patches.replace(paddle, "seed", seed, in_static=True)
 

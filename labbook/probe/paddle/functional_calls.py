@@ -127,13 +127,14 @@ class FunctionalCalls:
 
     def _wrap(self, original, name):
         def function(*args, **kwargs):
-            if not self._on:
-                return original(*args, **kwargs)
+            is_watched = self._on
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
                 leave_out_one_frame(error)
                 raise
+            if not is_watched:
+                return result
             began = thread_time()
             if self._outputs is None:
                 self._on_activation(name, args, kwargs, result)
@@ -278,7 +279,11 @@ class FunctionalCalls:
                         self._check("embedding", named["x"], 0, named["weight"].shape[0])
                 except Exception as error:
                     self.inspector.failed("paddle.bounds", error)
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
 
         return transparent_wrapper(embedding, original)
 
@@ -286,7 +291,11 @@ class FunctionalCalls:
         def get_item(tensor, item):
             if self.inspector.is_looking():
                 self._index(tensor, item)
-            return original(tensor, item)
+            try:
+                return original(tensor, item)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
 
         return transparent_wrapper(get_item, original)
 

@@ -14,6 +14,7 @@ from .detach_finder import DetachFinder
 from .flight_recorder import FlightRecorder
 from .functional_calls import FunctionalCalls
 from .loss_wrappers import LossFunctions
+from .metric_resets import MetricObjects
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable
 from .module_outputs import ModuleOutputs
@@ -68,6 +69,7 @@ class TensorInspector(inspector.TensorInspector):
         self.fingerprints = BatchFingerprints(self.stats, self.without_modes)
         self.batches = ModelInputs(self.stats, self.without_modes, self.emit)
         self.loaders = DataLoaders(self.fingerprints, self.emit, failed)
+        self.metrics = MetricObjects(self)
         self.loading = Checkpoints(paddle, self.emit, failed)
         self.loading.optimizers = lambda: list(self.optimizers)
         self.flight_recorder = FlightRecorder(paddle, self)
@@ -81,6 +83,7 @@ class TensorInspector(inspector.TensorInspector):
         guard("paddle.health layers")(self.roots.install)(patches)
         guard("paddle.health losses")(self.losses.install)(patches)
         guard("paddle.health loaders")(self.loaders.install)(paddle, patches)
+        guard("paddle.health metrics")(self.metrics.install)(paddle, patches)
         guard("paddle.health loading")(self.loading.install)(patches)
         guard("paddle.health functions")(self.functions.install)(patches)
         guard("paddle.health initialisers")(self.writes.install)(paddle, patches)

@@ -35,6 +35,7 @@ LOSSES = {
     "nll_loss": ("nll_loss", ["input", "target", "weight", "ignore_index", "reduction"]),
     "binary_cross_entropy": ("binary_cross_entropy", ["input", "target", "weight", "reduction"]),
     "binary_cross_entropy_with_logits": ("bce_with_logits", ["input", "target", "weight", "reduction", "pos_weight"]),
+    "log_loss": ("binary_cross_entropy", ["input", "target"]),
     "mse_loss": ("mse_loss", _POINT),
     "square_error_cost": ("mse_loss", ["input", "target"]),
     "l1_loss": ("l1_loss", _POINT),
@@ -50,7 +51,7 @@ LOSSES = {
 }
 """Function -> its name in the protocol and its parameters."""
 
-_NO_REDUCTION = ("softmax_with_cross_entropy", "square_error_cost")
+_NO_REDUCTION = ("softmax_with_cross_entropy", "square_error_cost", "log_loss")
 _SAME = {"label": "target", "logit": "input", "logits": "input", "log_probs": "input", "labels": "target"}
 _DROPOUTS = {"dropout": 3, "dropout2d": 2, "dropout3d": 2, "alpha_dropout": 2}
 """Dropout function -> the place of its parameter `training`."""
@@ -86,11 +87,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
             monitor = self.monitor
             # Nothing is counted where a step is not followed, and nothing is evaluated in it.
             rests = monitor.skipping and not monitor.evaluation.open
-            if not rests and not dynamic():
-                return original(*args, **kwargs)
-            call = None if rests else begins(function)
-            if call is None and not rests:
-                return original(*args, **kwargs)
+            call = begins(function) if not rests and dynamic() else None
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:  # the program's own error, passed on
@@ -99,7 +96,7 @@ class LossFunctions(loss_wrappers.LossFunctions):
                     refused(call, args, kwargs, parameters, fixed)
                 leave(error)
                 raise
-            if not rests:
+            if call is not None:
                 ended(call, result, args, kwargs, parameters, fixed)
             return result
 
@@ -217,7 +214,11 @@ class LossFunctions(loss_wrappers.LossFunctions):
         def dropout(*args, **kwargs):
             if dynamic():
                 active(args, kwargs, place)
-            return original(*args, **kwargs)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
 
         return transparent_wrapper(dropout, original)
 

@@ -82,9 +82,12 @@ class Patches:
 
         def call_static(function, *args, **kwargs):
             # One that is compiled as a whole is only traced there; others look at the code they run at each call.
-            if traces and isinstance(function, whole):
-                return call(function, *args, **kwargs)
-            return aside(function, *args, **kwargs)
+            now = call if traces and isinstance(function, whole) else aside
+            try:
+                return now(function, *args, **kwargs)
+            except BaseException as error:
+                leave_out_one_frame(error)
+                raise
 
         static.__call__ = transparent_wrapper(as_import_machinery(call_static), call)
 

@@ -100,13 +100,16 @@ def wrap_grad(adapter, original, is_trained):
                     adapter.monitor.evaluation.asked = True
         except Exception as error:
             adapter.probe.failed(adapter.name + ".grad", error)
-        if not counts:
-            return original(*args, **kwargs)
-        training.returns_gradients = True
+        training.returns_gradients = counts or training.returns_gradients
         try:
-            found = watched(*args, **kwargs)
+            found = (watched if counts else original)(*args, **kwargs)
+        except BaseException as error:
+            leave_out_one_frame(error)
+            raise
         finally:
-            training.returns_gradients = False
+            training.returns_gradients = training.returns_gradients and not counts
+        if not counts:
+            return found
         try:
             if training.by_hand is not None:
                 given = found if isinstance(found, (tuple, list)) else (found,)

@@ -29,7 +29,9 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     models = [
         _model(
             f.name,
-            _add_up_models(f.state, f.optimizers) if phases else _name_called_model(f.state, called),
+            _add_up_models(f.state, f.optimizers)
+            if phases
+            else _without_stale(run, _name_called_model(f.state, called)),
             len(run.frameworks) > 1,
         )
         for f in run.frameworks
@@ -101,6 +103,15 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
         return state
     totals = {name: sum(facts.get(name) or 0 for facts in models.values()) for name in ("parameters", "trainable")}
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
+
+
+def _without_stale(run: Run, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the state of a framework without the parameters that an optimizer has of a model that is gone."""
+    stale = sum(facts.get("elements", 0) for signals in run.signals for facts in signals.loop.get("stale", {}).values())
+    counts = {name: state[name] for name in ("parameters", "trainable") if isinstance(state.get(name), int)}
+    if len(run.signals) != 1 or not stale or min(counts.values(), default=0) <= stale:
+        return state
+    return {**state, **{name: count - stale for name, count in counts.items()}}
 
 
 def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

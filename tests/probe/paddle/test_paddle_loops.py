@@ -358,3 +358,25 @@ def test_a_loss_of_the_validation_behind_the_block_without_gradients_has_no_targ
     done = probed(sys.executable, probed.write("behind.py", BEHIND), OMP_NUM_THREADS="1")
     looked = [leaf["shape"] for b in done.of("batch") for leaf in b["leaves"] if leaf["path"] == "target"]
     assert len(looked) > 6 and set(map(tuple, looked)) == {(10,)}
+
+
+LOOSE = """
+import paddle
+model = paddle.nn.Linear(6, 3)
+rate = paddle.optimizer.lr.ReduceOnPlateau(0.1)
+optimizer = paddle.optimizer.SGD({rate}, parameters=model.parameters())
+for _ in range(6):
+    labels = paddle.cast(paddle.ones([4, 1]), "float32")
+    loss = paddle.nn.functional.log_loss(paddle.nn.functional.sigmoid(model(paddle.randn([4, 6]))[:, :1]), labels)
+    loss.mean().backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    rate.step(loss.mean())
+"""
+
+
+@pytest.mark.parametrize(("rate", "loose"), [("0.1", ["ReduceOnPlateau"]), ("rate", [])])
+def test_a_plateau_scheduler_without_an_optimizer_and_the_logarithmic_loss_are_known(run, healthy, rate, loose):
+    outcome = healthy(run(LOOSE.format(rate=rate), fork="paddle"))
+    assert [one["type"] for one in outcome.of("loop")[-1].get("idle_schedulers", [])] == loose
+    assert {call["fn"] for call in outcome.of("loss_call")} == {"binary_cross_entropy"}

@@ -93,3 +93,41 @@ def test_mixed_precision_that_has_no_effect_on_a_cpu_is_not_claimed(scenes):
 def test_what_is_not_finite_is_written_as_it_is(scenes):
     last = scenes["becomes_nan"].of("step")[-1]
     assert last["loss"] == "nan" and last["grad_norm"] == "nan" and last["step"] == 3
+
+
+REFUSED = """
+import json, traceback, paddle
+from paddle.nn import functional as F
+import paddle.nn as nn
+
+metric, tensor, twice = paddle.metric.Accuracy(), paddle.ones([2]), paddle.ones([2]).mean()
+compiled = paddle.jit.to_static(nn.Linear(3, 4))
+rate = nn.Linear(3, 3)
+calls = {
+    "softmax": lambda: F.softmax(tensor, axis=5),
+    "cross_entropy": lambda: F.cross_entropy(paddle.ones([5, 3]), paddle.ones([4], "int64")),
+    "dropout": lambda: F.dropout(tensor, p=5),
+    "embedding": lambda: nn.Embedding(4, 3)(paddle.to_tensor([9])),
+    "grad": lambda: paddle.grad(tensor, paddle.ones([2])),
+    "metric": lambda: metric.update("text"),
+    "compiled": lambda: compiled(paddle.ones([2, 9])),
+    "index": lambda: tensor["text"],
+    "layer": lambda: rate(paddle.ones([2, 7])),
+}
+found = {}
+for name, call in calls.items():
+    try:
+        call()
+    except Exception as error:
+        found[name] = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+print(json.dumps(found))
+"""
+
+
+def test_errors_that_a_program_catches_have_no_frame_of_the_probe(run):
+    found = run(REFUSED, fork="paddle").result
+    assert len(found) == 9
+    wrong = {
+        name: [one for one in files if "probe" in one or one.startswith("<frozen")] for name, files in found.items()
+    }
+    assert not any(wrong.values()), wrong

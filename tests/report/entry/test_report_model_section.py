@@ -10,15 +10,22 @@ from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
 
 
-def rows_of(*optimizers, captured=None, called=(), **state):
+def rows_of(*optimizers, captured=None, called=(), signals=(), **state):
     framework = Framework("paddle", "3.3.1", state={"device": ["cpu"], **state}, optimizers=optimizers)
-    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), captured=captured or {}, health={"models": called})
+    fields = {"captured": captured or {}, "health": {"models": called}, "signals": signals}
+    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), **fields)
     return {row["what"]: row["value"] for row in model_section(run, Limits())["rows"]}
 
 
 def test_parameters_are_counted_only_where_the_optimizer_holds_some():
     assert rows_of(parameters=387, trainable=387).keys() == {"parameters", "device"}
     assert rows_of(parameters=0, trainable=0).keys() == {"device"}
+
+
+def test_parameters_that_an_optimizer_has_of_a_head_that_was_replaced_do_not_count():
+    stale = Signals("paddle", loop={"stale": {"0": {"tensors": 2, "elements": 65000}}})
+    assert rows_of(parameters=66556, trainable=66556, signals=(stale,))["parameters"] == "1,556"
+    assert rows_of(parameters=387, trainable=387, signals=(stale,))["parameters"] == "387"  # of a model that was copied
 
 
 def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts_once():
