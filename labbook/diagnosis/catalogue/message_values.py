@@ -121,6 +121,16 @@ def _readable(name: str, value: str) -> str:
     return f"{size:.2f} {_UNITS[unit]}" if unit else f"{plain} bytes"
 
 
+def describe_index(tensors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """`v`, the first index that an embedding lacks, `at`, its element, `n`, the rows, and `length` of counted ones."""
+    tensor = next((one for one in tensors if "outside" in one), None)
+    if tensor is None:
+        return {}
+    place = f"{tensor['name']}[{', '.join(map(str, tensor['at']))}]" if tensor["name"] else ""
+    values = {"v": str(tensor["outside"]), "n": str(tensor["rows"]), "at": place}
+    return values | ({"length": str(tensor["high"] + 1)} if tensor["counts"] else {})
+
+
 def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
     """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`.
 

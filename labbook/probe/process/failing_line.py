@@ -9,6 +9,7 @@ import re
 import sys
 from itertools import islice
 
+from .index_values import describe_indices, looked_up
 from .user_files import is_user_file
 
 _MOST = 8
@@ -48,8 +49,15 @@ def failing_tensors(error, source_of):
     trace = traces[own[-1]]
     frame = trace.tb_frame
     found, modules = {}, {}
+    indices, table = (isinstance(error, IndexError) and looked_up(traces[own[-1] + 1 :])) or (None, None)
     for name, value in _resolve_names(frame, source_of(frame.f_code, *_lines(trace))):
+        before = len(found)
         _take(found, modules, name, value)
+        if len(found) > before and isinstance(error, IndexError) and kind_of(value) == "torch":
+            next(reversed(found.values())).update(describe_indices(value, table if value is indices else None))
+    if kind_of(indices) == "torch" and not any("rows" in one for one in found.values()):
+        values = describe_indices(indices, table)
+        found = {"": dict(describe_tensor(indices), name="", **values), **found} if values else found
     failed = _failed_module(traces[own[-1] + 1 :], modules)
     if failed is not None:
         _add_parameters(found, *failed)
