@@ -41,6 +41,10 @@ def find_primary(text: str) -> Finding:
         ),
         ("KeyboardInterrupt", "interrupted_by_user", 1),
         ("OutOfResources: out of resource: shared memory, Required: 9, Hardware limit: 8", "compile_backend_failed", 3),
+        ("InductorError: CppCompileError: C++ compile error\nPython.h: No such file", "compile_backend_failed", 2),
+        ("RuntimeError: FlashAttention only support fp16 and bf16 data type", "attention_kernel_unavailable", 1),
+        ("RuntimeError: No HIP GPUs are available", "accelerator_unavailable", 2),
+        ("RuntimeError: Expected to mark a variable ready only once.", "ddp_unused_parameters", 2),
         ("RuntimeError: Cannot find a working triton installation", "compile_backend_failed", 1),
         ("RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2)", "cudnn_failure", 2),
         ("ImportError: libGL.so.1: cannot open shared object file: No such file", "shared_library_not_found", 2),
@@ -71,6 +75,17 @@ def find_primary(text: str) -> Finding:
         (
             "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for head.weight: copying a param"
             " with shape torch.Size([10, 8]) from checkpoint, the shape in current model is torch.Size([4, 8]).\n",
+            "checkpoint_size_mismatch",
+            1,
+        ),
+        (
+            "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for stem.weight: copying a param"
+            " with shape torch.Size([8, 1, 3]) from checkpoint, the shape in current model is torch.Size([8, 3, 3]).",
+            "checkpoint_size_mismatch",
+            3,
+        ),
+        (
+            "ValueError: linear_1.w_0 receives a shape [768, 10], but the expected shape is [768, 2].",
             "checkpoint_size_mismatch",
             1,
         ),

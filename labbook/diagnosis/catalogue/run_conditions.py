@@ -60,6 +60,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "reserved_large": reserved > _RESERVED_SHARE * (reserved + allocated),
         "neighbour": bool(values.get("neighbour")),
         "first_axis": _differ_in_first_axis(values),
+        "later_axis": _agree_in_first_axis(values, evidence.framework),
         "negative_index": values.get("v", "").startswith("-"),
     }
     met = {name for name, is_met in holds.items() if is_met} | _label_conditions(values)
@@ -150,6 +151,16 @@ def _differ_in_first_axis(values: Mapping[str, str]) -> bool:
     if len(one) == len(other) == 1:
         return values.get("d") == "0" and one != other
     return len(one) == len(other) > 1 and one[0] != other[0] and one[1:] == other[1:]
+
+
+def _agree_in_first_axis(values: Mapping[str, str], framework: str) -> bool:
+    """Whether the shapes `a` and `b` of one rank differ, but not in the axis of outputs, the first.
+
+    In the weights of a linear layer of PaddlePaddle it is the last.
+    """
+    one, other = (re.findall(r"\d+", values.get(name, "")) for name in ("a", "b"))
+    is_known = len(one) > 2 or framework == "torch"
+    return is_known and len(one) == len(other) > 1 and one != other and one[0] == other[0]
 
 
 def read_label_mark(values: Mapping[str, str]) -> dict[str, str]:
