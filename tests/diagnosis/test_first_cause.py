@@ -131,6 +131,26 @@ def embed(*indices: dict[str, object], source: str = "return self.table(ids)", w
     return found
 
 
+@pytest.mark.parametrize("width", [41, 55, 64])
+def test_a_message_that_is_broken_inside_of_words_is_read_whole(width: int) -> None:
+    message = (
+        "RuntimeError: Given groups=1, weight of size [32, 4, 3, 3], expected input[2, 3, 512, 512] to have 4 channels,"
+        " but got 3 channels instead"
+    )
+    broken = "\n".join(message[at : at + width] for at in range(0, len(message), width))
+    found = find_primary(f"报错如下：\n{broken}\n求解答\n")
+    assert (found.symptom, found.evidence[0]) == (
+        "shape_mismatch_conv_channels",
+        "the layer expects 4 channels and got 3",
+    )
+
+
+@pytest.mark.parametrize("following", ["epoch 3 loss 0.5", "x" * 60, ""])
+def test_what_stands_behind_a_message_of_one_line_is_not_part_of_it(following: str) -> None:
+    message = "ValueError: num_samples should be a positive integer value, but got num_samples=0"
+    assert find_primary(f"{message}\n{following}\n").message == message.partition(": ")[2]
+
+
 def indices(**more: object) -> dict[str, object]:
     return {"name": "ids", "shape": [4, 7], "dtype": "int64", "device": "cpu", "low": 0, "high": 40, **more}
 

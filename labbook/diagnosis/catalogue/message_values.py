@@ -144,6 +144,8 @@ def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: s
             kinds.setdefault(str(tensor.get(quantity)), tensor)
         # Where all are equal, the different one is not among them.
         return list(kinds.values())[:_MOST_TENSORS]
+    if family == "index_out_of_range" and any("low" in tensor for tensor in tensors):
+        return sorted(tensors, key=lambda tensor: "low" not in tensor)[:_MOST_TENSORS]
     sizes = {number for number in _RE["number"].findall(message) if int(number) > 1}
     shared = [(len(sizes & set(_RE["number"].findall(str(t.get("shape"))))), t) for t in tensors]
     bearing = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])

@@ -59,6 +59,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "absurd_request": requested > _ABSURD_BYTES,
         "reserved_large": reserved > _RESERVED_SHARE * (reserved + allocated),
         "neighbour": bool(values.get("neighbour")),
+        "located": bool(evidence.ending.facts.get("where")),
         "first_axis": _differ_in_first_axis(values),
         "later_axis": _agree_in_first_axis(values, evidence.framework),
         "negative_index": values.get("v", "").startswith("-"),

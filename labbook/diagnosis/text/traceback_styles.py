@@ -16,6 +16,8 @@ PLAIN_HEAD = "Traceback (most recent call last):"
 GROUP_RULE = "\u0001 next of the group"
 """Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
 _LONGEST_FRAME = 600
+_NARROWEST = 40
+"""Letters from which on two lines are hardly of the same length by chance. Source: chosen by us."""
 
 
 def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
@@ -36,10 +38,23 @@ def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
 
 
 def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
-    """The lines with frames that were broken at the width of a terminal or mail joined again."""
+    """The lines with frames that were broken at the width of a terminal or mail joined again.
+
+    And messages that were broken inside of words: at least two lines of the same length, and what follows them.
+    """
     made: list[LogLine] = []
+    width, joins = 0, 0
     for line in lines:
         last = made[-1].text if made else ""
+        length = len(line.text)
+        if _RE["message"].match(line.text) and length >= _NARROWEST:
+            width, joins = length, 0
+        elif width and (length == width or (joins and 0 < length < width)):
+            made[-1] = made[-1]._replace(text=last + line.text)
+            width, joins = (width if length == width else 0), joins + 1
+            continue
+        else:
+            width = 0
         if _RE["half_frame"].match(last) and not SHAPES["frame"].match(last):
             joined = [last + glue + line.text.strip() for glue in ("", " ")]
             whole = next(filter(SHAPES["frame"].match, joined), "")

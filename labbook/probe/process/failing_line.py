@@ -49,11 +49,12 @@ def failing_tensors(error, source_of):
     trace = traces[own[-1]]
     frame = trace.tb_frame
     found, modules = {}, {}
-    indices, table = (isinstance(error, IndexError) and looked_up(traces[own[-1] + 1 :])) or (None, None)
+    is_lookup = _is_failed_lookup(error)
+    indices, table = (is_lookup and looked_up(traces[own[-1] + 1 :])) or (None, None)
     for name, value in _resolve_names(frame, source_of(frame.f_code, *_lines(trace))):
         before = len(found)
         _take(found, modules, name, value)
-        if len(found) > before and isinstance(error, IndexError) and kind_of(value) == "torch":
+        if len(found) > before and is_lookup and kind_of(value) == "torch":
             next(reversed(found.values())).update(describe_indices(value, table if value is indices else None))
     if kind_of(indices) == "torch" and not any("rows" in one for one in found.values()):
         values = describe_indices(indices, table)
@@ -64,6 +65,14 @@ def failing_tensors(error, source_of):
     for name, module in modules.items():
         _add_parameters(found, name, module)
     return list(found.values())[:_MOST]
+
+
+def _is_failed_lookup(error):
+    """Return whether an index was out of range: `gather` and `scatter` raise a `RuntimeError`."""
+    said = error.args[0] if type(error) is RuntimeError and error.args else ""
+    return isinstance(error, IndexError) or (
+        type(said) is str and said.startswith("index ") and "out of bounds" in said
+    )
 
 
 def list_traces(error):

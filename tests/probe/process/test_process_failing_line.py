@@ -162,6 +162,8 @@ LINE
         ),
         ("torch.index_select(table.weight, 0, ids[1])", "ids", {"low": -1, "high": 12}),
         ("[0][1], loud", "loud", {"low": -1, "high": 12}),
+        ("table.weight.gather(1, ids[:1])", "ids", {"low": -1, "high": 12}),
+        ("raise RuntimeError(ids)", "ids", {}),
         ("ids.shape[2]", "ids", {"low": -1, "high": 12}),
         ("ids = ids.to('meta'); raise IndexError(ids)", "ids", {}),
         ("raise ValueError(ids)", "ids", {}),
