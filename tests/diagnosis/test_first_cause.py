@@ -131,7 +131,7 @@ def embed(*indices: dict[str, object], source: str = "return self.table(ids)", w
     return found
 
 
-@pytest.mark.parametrize("width", [41, 55, 64])
+@pytest.mark.parametrize("width", [41, 42])
 def test_a_message_that_is_broken_inside_of_words_is_read_whole(width: int) -> None:
     message = (
         "RuntimeError: Given groups=1, weight of size [32, 4, 3, 3], expected input[2, 3, 512, 512] to have 4 channels,"

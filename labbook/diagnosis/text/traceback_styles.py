@@ -16,13 +16,13 @@ PLAIN_HEAD = "Traceback (most recent call last):"
 GROUP_RULE = "\u0001 next of the group"
 """Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
 _LONGEST_FRAME = 600
-_NARROWEST = 40
-"""Letters from which on two lines are hardly of the same length by chance. Source: chosen by us."""
+_NARROWEST, _SURE = 40, 3
+"""Letters and number of lines from which on they are hardly of the same length by chance. Source: chosen by us."""
 
 
 def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
     """The same lines with each traceback in the form of Python."""
-    lines = _unwrapped(lines)
+    lines = list(_join_words(_unwrapped(lines)))
     text = "\n".join(line.text for line in lines)
     if "Exception Group Traceback" in text:
         lines = list(_groups(lines))
@@ -38,23 +38,10 @@ def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
 
 
 def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
-    """The lines with frames that were broken at the width of a terminal or mail joined again.
-
-    And messages that were broken inside of words: at least two lines of the same length, and what follows them.
-    """
+    """The lines with frames that were broken at the width of a terminal or mail joined again."""
     made: list[LogLine] = []
-    width, joins = 0, 0
     for line in lines:
         last = made[-1].text if made else ""
-        length = len(line.text)
-        if _RE["message"].match(line.text) and length >= _NARROWEST:
-            width, joins = length, 0
-        elif width and (length == width or (joins and 0 < length < width)):
-            made[-1] = made[-1]._replace(text=last + line.text)
-            width, joins = (width if length == width else 0), joins + 1
-            continue
-        else:
-            width = 0
         if _RE["half_frame"].match(last) and not SHAPES["frame"].match(last):
             joined = [last + glue + line.text.strip() for glue in ("", " ")]
             whole = next(filter(SHAPES["frame"].match, joined), "")
@@ -63,6 +50,26 @@ def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
                 continue
         made.append(line)
     return made
+
+
+def _join_words(lines: list[LogLine]) -> Iterable[LogLine]:
+    """The lines with messages that were broken inside of words joined again.
+
+    At least three of their lines have one length; a shorter one may follow.
+    """
+    place = 0
+    while place < len(lines):
+        line, end = lines[place], place + 1
+        width = len(line.text)
+        if width >= _NARROWEST and _RE["message"].match(line.text):
+            end += next((n for n, one in enumerate(lines[end:]) if len(one.text) != width), len(lines) - end)
+            if end - place >= _SURE:
+                end += end < len(lines) and 0 < len(lines[end].text) < width
+                line = line._replace(text="".join(one.text for one in lines[place:end]))
+            else:
+                end = place + 1
+        yield line
+        place = end
 
 
 def _remove_links(line: LogLine) -> LogLine:
