@@ -43,6 +43,9 @@ def find_primary(text: str) -> Finding:
         ("OutOfResources: out of resource: shared memory, Required: 9, Hardware limit: 8", "compile_backend_failed", 3),
         ("InductorError: CppCompileError: C++ compile error\nPython.h: No such file", "compile_backend_failed", 2),
         ("RuntimeError: FlashAttention only support fp16 and bf16 data type", "attention_kernel_unavailable", 1),
+        ("TypeError: Cannot handle this data type: (1, 1, 224), |u1", "array_to_image_failed", 2),
+        ("AttributeError: 'DataParallel' object has no attribute 'fc'", "attribute_missing", 3),
+        ("RuntimeError: Invalid device string: 'cuda:0,1'", "cuda_device_missing", 4),
         ("RuntimeError: No HIP GPUs are available", "accelerator_unavailable", 2),
         ("RuntimeError: Expected to mark a variable ready only once.", "ddp_unused_parameters", 2),
         ("RuntimeError: Cannot find a working triton installation", "compile_backend_failed", 1),
@@ -108,6 +111,9 @@ def test_the_cause_that_the_message_shows_comes_first(text: str, symptom: str, c
         ("RuntimeError: [enforce fail at inline_container.cc:424] . unexpected pos 4608 vs 4502", False),
         ("OSError: [Errno 28] No space left on device", True),
         ("IndexError: index out of range in self", False),
+        ("ImportError: cannot import name 'core' from 'paddle.fluid'", False),
+        ("ValueError: zip() argument 2 is shorter than argument 1", False),
+        ("KeyError: 'phi'", False),
     ],
 )
 def test_a_message_with_another_reading_is_not_certain(text: str, is_certain: bool) -> None:
@@ -176,3 +182,8 @@ def test_the_indices_of_a_selection_are_not_those_of_an_embedding() -> None:
     found = embed(indices(low=1, high=50), source="y = torch.index_select(x, 0, ids)", where="")
     assert found.symptom == "index_out_of_bounds"
     assert "ids: [4, 7] int64 cpu, 1 ... 50" in found.evidence
+
+
+def test_what_was_removed_is_named_not_what_was_asked_of_it() -> None:
+    found = find_primary("ImportError: cannot import name 'core' from 'paddle.fluid'")
+    assert found.evidence[0].startswith("PaddlePaddle 2.6 removed fluid: use ")

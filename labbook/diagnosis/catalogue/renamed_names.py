@@ -32,7 +32,7 @@ _CALLED = re.compile(r"(\w+)\(")
 
 
 def find_rename(message: str, source: str = "") -> dict[str, str]:
-    """`since` (package and version) and `now` of the name that a message misses; empty where none is known.
+    """`since` (package and version), `name` and `now` of what a message misses; empty where nothing is known.
 
     Of a name that is newer than some versions of its library: `needs`, the first version that has it.
 
@@ -47,7 +47,10 @@ def find_rename(message: str, source: str = "") -> dict[str, str]:
         _call_keys(owner, found.get("name") or "*", source) if "callee" in found else _name_keys(owner, found["name"])
     )
     table = _load_table()
-    return dict(next((table[key] for key in keys if key in table), {}))
+    key = next((key for key in keys if key in table), "")
+    # Of `paddle.fluid.core` the module in the middle was removed.
+    part = {"name": key.rpartition(": ")[2]} if ": " in key else {}
+    return {**table[key], **part} if key else {}
 
 
 def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
