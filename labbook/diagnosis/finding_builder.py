@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.diagnosis.catalogue.matcher import Match
-from labbook.diagnosis.catalogue.message_values import read_values, select_tensors
+from labbook.diagnosis.catalogue.message_values import describe_index, read_values, select_tensors
 from labbook.diagnosis.catalogue.pattern import fill_slots
-from labbook.diagnosis.catalogue.renamed_names import find_misspelling, find_rename, usual_imports
+from labbook.diagnosis.catalogue.renamed_names import ADDED, RENAMED, find_misspelling, find_rename, usual_imports
 from labbook.diagnosis.catalogue.run_conditions import (
     OBSERVED,
     conditions_said,
@@ -64,6 +64,7 @@ def build_finding(
     read.update(find_rename(whole, "\n".join(frame.source for frame in exception.frames[-2:]) if exception else ""))
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}}
     values |= {**find_misspelling(whole), **_names_of(exception), **read}
+    values |= describe_index(exception.tensors) if exception else {}
     conditions = find_conditions(values, evidence, exception) | conditions_said(symptom.when, exception, line)
     message = first_message_line(whole)
     say = Sentences(language)
@@ -82,7 +83,8 @@ def build_finding(
         symptom=symptom.id,
         family=symptom.family,
         class_=symptom.class_,
-        tier=max(symptom.tier, 4 - match.weight),
+        # Where a release note names what is missing, no other reading is left.
+        tier=symptom.tier if conditions & {ADDED, RENAMED} else max(symptom.tier, 4 - match.weight),
         severity=symptom.severity,
         title=wording.title,
         where=_locate(exception, line, evidence),

@@ -121,6 +121,16 @@ def _readable(name: str, value: str) -> str:
     return f"{size:.2f} {_UNITS[unit]}" if unit else f"{plain} bytes"
 
 
+def describe_index(tensors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """`v`, the first index that an embedding lacks, `at`, its element, `n`, the rows, and `length` of counted ones."""
+    tensor = next((one for one in tensors if "outside" in one), None)
+    if tensor is None:
+        return {}
+    place = f"{tensor['name']}[{', '.join(map(str, tensor['at']))}]" if tensor["name"] else ""
+    values = {"v": str(tensor["outside"]), "n": str(tensor["rows"]), "at": place}
+    return values | ({"length": str(tensor["range"][1] + 1)} if tensor["counts"] else {})
+
+
 def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: str) -> list[Mapping[str, Any]]:
     """The tensors of the failing line that its message is about; at most `_MOST_TENSORS`.
 
@@ -134,6 +144,8 @@ def select_tensors(tensors: Sequence[Mapping[str, Any]], family: str, message: s
             kinds.setdefault(str(tensor.get(quantity)), tensor)
         # Where all are equal, the different one is not among them.
         return list(kinds.values())[:_MOST_TENSORS]
+    if family == "index_out_of_range" and any(tensor.get("range") for tensor in tensors):
+        return sorted(tensors, key=lambda tensor: not tensor.get("range"))[:_MOST_TENSORS]
     sizes = {number for number in _RE["number"].findall(message) if int(number) > 1}
     shared = [(len(sizes & set(_RE["number"].findall(str(t.get("shape"))))), t) for t in tensors]
     bearing = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])

@@ -1,4 +1,4 @@
-"""What is known of a name that a message misses: that a library removed or renamed it, or that it is misspelt.
+"""What is known of a name that a message misses: that a library removed, renamed or added it, or that it is misspelt.
 
 `missing_names.toml` has the messages that say which name is missing, `renamed_names.toml` the names of other versions,
 `usual_imports.toml` names that programs use often.
@@ -18,6 +18,8 @@ from labbook.diagnosis.toml_data import compile_patterns, read_toml
 
 RENAMED = "renamed"
 """The condition that a library removed or renamed the name that a message misses."""
+ADDED = "added"
+"""The condition that the name is newer than some versions of its library."""
 MISSPELT = "misspelt"
 """The condition that the name differs by a letter or two from one that exists or is usual."""
 _FORMS = compile_patterns(__file__, "missing_names.toml")
@@ -30,7 +32,9 @@ _CALLED = re.compile(r"(\w+)\(")
 
 
 def find_rename(message: str, source: str = "") -> dict[str, str]:
-    """`since` (package and version) and `now` of the name that a message misses; empty where none is known.
+    """`since` (package and version), `name` and `now` of what a message misses; empty where nothing is known.
+
+    Of a name that is newer than some versions of its library: `needs`, the first version that has it.
 
     Args:
         source: The line that failed: older messages name `__init__()` only, and the line the class.
@@ -43,7 +47,10 @@ def find_rename(message: str, source: str = "") -> dict[str, str]:
         _call_keys(owner, found.get("name") or "*", source) if "callee" in found else _name_keys(owner, found["name"])
     )
     table = _load_table()
-    return dict(next((table[key] for key in keys if key in table), {}))
+    key = next((key for key in keys if key in table), "")
+    # Of `paddle.fluid.core` the module in the middle was removed.
+    part = {"name": key.rpartition(": ")[2]} if ": " in key else {}
+    return {**table[key], **part} if key else {}
 
 
 def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
@@ -101,9 +108,10 @@ def _name_keys(owner: str, name: str) -> Iterator[str]:
 @functools.lru_cache(maxsize=1)
 def _load_table() -> Mapping[str, Mapping[str, str]]:
     return {
-        key: {"since": f"{package} {version}".strip(), "now": now}
+        key: {"since": version, "now": now[0]} if now else {"needs": version}
         for package, rows in read_toml(_TABLE).items()
-        for row, (version, now) in rows.items()
+        for row, (number, *now) in rows.items()
+        for version in (f"{package} {number}".strip(),)
         for key in _split_row(row)
     }
 

@@ -8,13 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from labbook.diagnosis.catalogue.renamed_names import MISSPELT, RENAMED, find_misspelling, find_rename, usual_imports
+from labbook.diagnosis.catalogue.renamed_names import (
+    ADDED,
+    MISSPELT,
+    RENAMED,
+    find_misspelling,
+    find_rename,
+    usual_imports,
+)
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 
-_SIMILAR, _OWN = "similar_name", "own_code"
+_SIMILAR, _OWN, _COUNTED, _NOT_COUNTED, _MANY = "similar_name", "own_code", "counted", "not_counted", "many_parameters"
 _SAID, _LED_THROUGH, _RAISED_IN = "message: ", "frames: ", "raised in: "
 OBSERVED = "observed: "
 """Begins a condition that a check met in one of several ways: the last part of the key of a message of its row."""
+_OF_PARAMETER, _SEVERAL = "size mismatch for ", 4
+"""Parameters of two heads, each with weight and bias. Source: chosen by us."""
 _LATER = 10
 _NEAR = 6  # frames from the line of a model in transformers to the call of torch in its `nn.Embedding`
 MARK = 255
@@ -50,7 +59,10 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "absurd_request": requested > _ABSURD_BYTES,
         "reserved_large": reserved > _RESERVED_SHARE * (reserved + allocated),
         "neighbour": bool(values.get("neighbour")),
+        "located": bool(evidence.ending.facts.get("where")),
         "first_axis": _differ_in_first_axis(values),
+        "later_axis": _agree_in_first_axis(values, evidence.framework),
+        "negative_index": values.get("v", "").startswith("-"),
     }
     met = {name for name, is_met in holds.items() if is_met} | _label_conditions(values)
     asserted = [name for name, names in _ASSERTED.items() if names.search(values.get("condition", ""))]
@@ -72,9 +84,12 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     `message: words|other words` holds where some of them are in the message or in the source lines that led to it,
     `frames: torch/onnx/|find_class` where a file or function of the traceback has some of them, `raised in: ` where the
     last one has. Of several parts, joined by ` & `, each must have one; a part may be of another kind. `renamed` holds
-    where a library removed or renamed the name that the message misses, `misspelt` where it did not and the name is
+    where a library removed or renamed the name that the message misses, `added` where only newer versions have it,
+    `misspelt` where it did not and the name is
     nearly one that exists, `similar_name` where the recorder found a similar one, `own_code` where it found that what
     lacks the name is of the project, or where a line of the program calls a function by its bare name, no usual one.
+    `counted` holds where an embedding lacks one of the indices 0, 1, 2 ..., which are positions, `not_counted` where
+    others; `many_parameters` where more parameters differ in size than two heads have.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
@@ -87,8 +102,13 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
         _LED_THROUGH: "\n".join(places),
         _RAISED_IN: "".join(places[-1:]),
     }
-    about_name = _conditions_of_name(message, source, raised) if keys & {RENAMED, MISSPELT, _SIMILAR, _OWN} else set()
-    return about_name | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
+    about_name = (
+        _conditions_of_name(message, source, raised) if keys & {RENAMED, ADDED, MISSPELT, _SIMILAR, _OWN} else set()
+    )
+    lacking = [one for one in (raised.tensors if raised else ()) if "outside" in one]
+    met = {_COUNTED if one["counts"] else _NOT_COUNTED for one in lacking}
+    met |= {_MANY} if message.count(_OF_PARAMETER) > _SEVERAL else set()
+    return about_name | met | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
 
 
 def is_about_place(condition: str) -> bool:
@@ -100,8 +120,8 @@ def _conditions_of_name(message: str, source: str, raised: ObservedException | N
     """What holds of the name that a message misses."""
     near = [str(one) for one in raised.names.get("near", ())] if raised else []
     similar = {_SIMILAR} if near else set()
-    if find_rename(message, source):
-        return {RENAMED} | similar
+    if known := find_rename(message, source):
+        return {RENAMED if "now" in known else ADDED} | similar
     own = {_OWN} if raised and _is_of_project(message, raised) else set()
     return similar | own | ({MISSPELT} if find_misspelling(message, near) else set())
 
@@ -132,6 +152,16 @@ def _differ_in_first_axis(values: Mapping[str, str]) -> bool:
     if len(one) == len(other) == 1:
         return values.get("d") == "0" and one != other
     return len(one) == len(other) > 1 and one[0] != other[0] and one[1:] == other[1:]
+
+
+def _agree_in_first_axis(values: Mapping[str, str], framework: str) -> bool:
+    """Whether the shapes `a` and `b` of one rank differ, but not in the axis of outputs, the first.
+
+    In the weights of a linear layer of PaddlePaddle it is the last.
+    """
+    one, other = (re.findall(r"\d+", values.get(name, "")) for name in ("a", "b"))
+    is_known = len(one) > 2 or framework == "torch"
+    return is_known and len(one) == len(other) > 1 and one != other and one[0] == other[0]
 
 
 def read_label_mark(values: Mapping[str, str]) -> dict[str, str]:

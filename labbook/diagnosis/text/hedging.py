@@ -16,8 +16,9 @@ _RE = compile_patterns(__file__, "sentences.toml")
 def is_change_description(text: str) -> bool:
     """Whether a text describes a change of code, or teaches: errors in it are former ones, or examples.
 
-    A text whose first line is a question describes none.
+    A text whose first line is a question describes none, nor does what Paddle explains of an error code.
     """
+    text = _RE["hint"].sub("", text)
     first = next((line for line in text.splitlines() if line.strip()), "")
     if _RE["change_title"].match(first):
         return True

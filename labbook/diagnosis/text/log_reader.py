@@ -122,11 +122,12 @@ def _collect_lines(rest: list[LogLine], collected: EvidenceCollector, *, whole: 
     """Adds the lines outside of exceptions: of a short text all, of a long one those of a `line_kind`."""
     block: list[LogLine] = []
     warned = 0
-    for line in rest:
+    for at, line in enumerate(rest):
         text = line.text.strip()
         kind = line_kind(line)
         place = warned == line.number - 1 and line.indent and "warn" in text
-        if place or (not kind and "NCCL INFO" in text):  # NCCL logs what it tries in turn
+        retried = _RE["retried"].search(text) or (at + 1 < len(rest) and _RE["retries"].match(rest[at + 1].text))
+        if place or retried or (not kind and "NCCL INFO" in text):  # NCCL logs what it tries in turn
             continue
         warned = line.number if kind == "warning" else 0
         edge = line.is_edge or _RE["edges"].match(line.text)
@@ -159,7 +160,7 @@ def _inline(lines: list[LogLine]) -> Iterator[ParsedException]:
             continue
         if shown is None or line.level in ("INFO", "DEBUG", "WARNING") or not is_exception_class(shown["type"]):
             continue
-        if _RE["handled"].search(line.text):
+        if _RE["handled"].search(line.text) or _RE["retried"].search(line.text):
             continue
         module, name = split_class(shown["type"])
         message = next(filter(None, shown.group("written", "message", "key", "errno", "number"))).strip('`*"”」 ')

@@ -16,11 +16,13 @@ PLAIN_HEAD = "Traceback (most recent call last):"
 GROUP_RULE = "\u0001 next of the group"
 """Separates the exceptions of a group in rewritten lines; control characters were removed from logs before."""
 _LONGEST_FRAME = 600
+_NARROWEST, _SURE = 40, 3
+"""Letters and number of lines from which on they are hardly of the same length by chance. Source: chosen by us."""
 
 
 def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
     """The same lines with each traceback in the form of Python."""
-    lines = _unwrapped(lines)
+    lines = list(_join_words(_unwrapped(lines)))
     text = "\n".join(line.text for line in lines)
     if "Exception Group Traceback" in text:
         lines = list(_groups(lines))
@@ -48,6 +50,26 @@ def _unwrapped(lines: list[LogLine]) -> list[LogLine]:
                 continue
         made.append(line)
     return made
+
+
+def _join_words(lines: list[LogLine]) -> Iterable[LogLine]:
+    """The lines with messages that were broken inside of words joined again.
+
+    At least three of their lines have one length; a shorter one may follow.
+    """
+    place = 0
+    while place < len(lines):
+        line, end = lines[place], place + 1
+        width = len(line.text)
+        if width >= _NARROWEST and _RE["message"].match(line.text):
+            end += next((n for n, one in enumerate(lines[end:]) if len(one.text) != width), len(lines) - end)
+            if end - place >= _SURE:
+                end += end < len(lines) and 0 < len(lines[end].text) < width
+                line = line._replace(text="".join(one.text for one in lines[place:end]))
+            else:
+                end = place + 1
+        yield line
+        place = end
 
 
 def _remove_links(line: LogLine) -> LogLine:

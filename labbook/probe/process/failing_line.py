@@ -9,6 +9,7 @@ import re
 import sys
 from itertools import islice
 
+from .index_values import find_index_outside
 from .user_files import is_user_file
 
 _MOST = 8
@@ -39,7 +40,9 @@ def failing_tensors(error, source_of):
 
     Returns:
         At most 8 of {`name`, `shape` (list), `dtype`, `device` ("numpy" for arrays), `range` of integers on the CPU}:
-        what the line names, then the parameters of the modules that it names, those of the layer that failed first.
+        what the line names, then the parameters of the modules that it names, those of the layer that failed first. Of
+        a failed embedding also the values of `index_values.find_index_outside`: beside the indices, or, where the line
+        does not name them, as the first tensor, without a name.
     """
     traces = list_traces(error)
     own = [at for at, trace in enumerate(traces) if is_user_file(trace.tb_frame.f_code.co_filename)]
@@ -48,8 +51,14 @@ def failing_tensors(error, source_of):
     trace = traces[own[-1]]
     frame = trace.tb_frame
     found, modules = {}, {}
+    indices, outside = find_index_outside(traces[own[-1] + 1 :])
     for name, value in _resolve_names(frame, source_of(frame.f_code, *_lines(trace))):
+        before = len(found)
         _take(found, modules, name, value)
+        if value is indices and len(found) > before:
+            next(reversed(found.values())).update(outside)
+    if outside and not any("rows" in one for one in found.values()):
+        found = {"": dict(describe_tensor(indices), name="", **outside), **found}
     failed = _failed_module(traces[own[-1] + 1 :], modules)
     if failed is not None:
         _add_parameters(found, *failed)

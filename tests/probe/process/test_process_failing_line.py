@@ -131,3 +131,42 @@ def test_arrays_are_recorded_and_long_lines_are_cut(probed):
     _, tensors = seen(probed, source)
     assert list(tensors) == [f"a{n}" for n in range(8)]
     assert tensors["a3"] == ([3], "float64", "numpy")
+
+
+LOOKUP = """
+import torch
+class Loud(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, kind, types, args=(), kwargs=None):
+        print("a subclass ran", kind.__name__)
+        return super().__torch_function__(kind, types, args, kwargs)
+table = torch.nn.Embedding(12, 3)
+ids = torch.tensor([[3, 4, 11], [0, 12, -1]])
+loud = ids.as_subclass(Loud)
+print("begins")
+LINE
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.forked("torch")
+@pytest.mark.parametrize(
+    ("line", "name", "expected"),
+    [
+        ("table(ids)", "ids", {"rows": 12, "outside": 12, "at": [1, 1], "counts": False}),
+        ("table(ids.flip(1))", "", {"rows": 12, "outside": -1, "at": [1, 0], "counts": False}),
+        ("ids = torch.arange(14); table(ids)", "ids", {"rows": 12, "outside": 12, "at": [12], "counts": True}),
+        ("torch.index_select(table.weight, 0, ids[1])", "ids", {}),
+        ("[0][1], loud", "loud", {}),
+        ("raise ValueError(ids)", "ids", {}),
+    ],
+)
+def test_the_first_index_that_an_embedding_lacks_is_found(probed, line, name, expected):
+    probed.write("fail.py", LOOKUP.replace("LINE", line))
+    done = probed(sys.executable, "fail.py", check=None)
+    assert not done.of("probe_error") and not done.out.partition("begins\n")[2]
+    (event,) = done.of("exception")
+    found = next(one for one in event["tensors"] if one["name"] == name)
+    assert {
+        key: value for key, value in found.items() if key not in ("name", "shape", "dtype", "device", "range")
+    } == expected
