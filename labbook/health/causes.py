@@ -45,6 +45,7 @@ ORDER = (
     "attention_hides_own_token",
     "reshaped_not_permuted",
     "flipped_without_target",
+    "mask_interpolated",
     "terminal_state_bootstrapped",
     "contrastive_pairs_wrong",
     "contrastive_temperature",

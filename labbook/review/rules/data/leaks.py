@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.eval_loops import names_evaluation
+from labbook.review.expressions import number, without_form
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import assigns, dotted_target, last_name, named_values, walk
+from labbook.review.names import assigned_pairs, assigns, dotted_target, last_name, named_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -191,21 +192,6 @@ def _is_reset(called: Iterable[ast.AST]) -> bool:
     )
 
 
-@warning("validation_inputs_differ", "torch.utils.data.random_split: the parts share one data set", row="data")
-def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
-    """The transform of the validation part is replaced, and so is that of the training part: both read one data set."""
-    if not code.calls.get("random_split"):
-        return
-    targets = [node.targets[0] for node in source.of_type(ast.Assign)]
-    attributes = [one for one in targets if isinstance(one, ast.Attribute)]
-    for target in (one for one in attributes if "transform" in one.attr):
-        inner = target.value if isinstance(target.value, ast.Attribute) else None
-        part = dotted_target(inner.value) if inner is not None and inner.attr == "dataset" else ""
-        is_replaced = any(one.attr == "dataset" and dotted_target(one.value) == part for one in attributes)
-        if part and HELD_OUT.search(part) and not is_replaced:
-            yield Hit(target, {"part": part, "code": ast.unparse(source.statement(target) or target)})
-
-
 @warning("train_val_overlap", "numpy.random.choice, pandas.DataFrame.sample: each call draws anew", tier=1, row="data")
 def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Training and held-out rows are two random draws from the same rows, and have some in common."""
@@ -222,3 +208,53 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
         before, first = draws.setdefault(key, (name, node))
         if "train" in before.lower() and first is not node and HELD_OUT.search(name) and "train" not in name.lower():
             yield Hit(node, {"name": name, "other": before, "rows": key[1].removesuffix(".sample")})
+
+
+@warning("train_val_overlap", "Leave-one-out split: the item that is held out is no training item", row="data")
+def held_out_rows_kept(code: Code, source: Source) -> Iterator[Hit]:
+    """The last rows are held out, and the training rows are all rows: nothing is taken out of them."""
+    for node in source.nodes:
+        if not isinstance(node, ast.stmt):
+            continue
+        for name, part in _added_parts(node):
+            cut = next((one for one in ast.walk(part) if _is_end(one)), None)
+            rows = dotted_target(cut.value) if isinstance(cut, ast.Subscript) else ""
+            if not rows or not HELD_OUT.search(name) or "train" in name.lower():
+                continue
+            for other in source.blocks.get(node, ([], 0))[0]:
+                if any(_is_whole(rest, rows) and _TRAINING.search(its) for its, rest in _added_parts(other)):
+                    yield Hit(other, {"rows": rows, "held": name, "code": ast.unparse(other)})
+
+
+_TRAINING = re.compile(r"(?:^|[_.])train(?:ing)?(?!.*(?:all|full|whole|final))")
+
+
+def _added_parts(statement: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names and what a statement gives them, as their value, an item, or a further element."""
+    if isinstance(statement, (ast.Assign, ast.AugAssign)):
+        given = (
+            assigned_pairs(statement) if isinstance(statement, ast.Assign) else [(statement.target, statement.value)]
+        )
+        for target, its in given:
+            if its is not None:
+                yield dotted_target(target.value if isinstance(target, ast.Subscript) else target), its
+    elif isinstance(statement, ast.Expr) and is_call(statement.value, "append", "extend") and statement.value.args:
+        owner = receiver(statement.value)
+        owner = owner.value if isinstance(owner, ast.Subscript) else owner
+        yield dotted_target(owner) if owner is not None else "", statement.value.args[0]
+
+
+def _is_end(node: ast.AST) -> bool:
+    """Whether this is the last item or the last rows: `x[-1]`, `x[n:]`."""
+    cut = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(cut, ast.Slice):
+        return cut.lower is not None and cut.upper is None and cut.step is None
+    return number(cut) == -1.0
+
+
+def _is_whole(node: ast.expr, rows: str) -> bool:
+    """Whether an expression has all rows: their name alone, in another form, or each of them in a list."""
+    if isinstance(node, ast.ListComp) and len(node.generators) == 1:
+        places = node.generators[0]
+        return dotted_target(places.iter) == rows and not places.ifs
+    return dotted_target(without_form(node)) == rows
