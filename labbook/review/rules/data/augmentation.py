@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
-from labbook.review.expressions import made_of, names_in
+from labbook.review.expressions import constant, made_of, names_in
 from labbook.review.gradient_flow import reached_nodes
 from labbook.review.names import dotted_target, last_name, named_values, of_type
 from labbook.review.rules.data.leaks import HELD_OUT
@@ -114,3 +114,26 @@ def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
         is_replaced = any(one.attr == "dataset" and dotted_target(one.value) == part for one in attributes)
         if part and HELD_OUT.search(part) and not is_replaced:
             yield Hit(target, {"part": part, "code": ast.unparse(source.statement(target) or target)})
+
+
+@warning("seed_reset_in_loop", "numpy.random.default_rng: the same seed gives the same numbers", row="data")
+def generator_made_for_each_sample(code: Code, source: Source) -> Iterator[Hit]:
+    """A random change of a sample begins with a seed that is always the same, so that all samples are changed alike."""
+    for call in source.of_type(ast.Call):
+        function, owner = source.function(call), source.class_of(call)
+        if function is None or function.name not in ("__getitem__", "__call__") or not is_call(call, *_SEEDED):
+            continue
+        named = [owner.name if owner is not None else "", *(one.name for one in source.of_type(ast.FunctionDef))]
+        is_switched = any(isinstance(one, (ast.If, ast.IfExp)) for one in source.parents_of(call))
+        fixed = call.args[:1] and constant(code, source, call.args[0]) is not None
+        if fixed and not is_switched and any(map(_RANDOM.search, named)) and _draws_below(call, function):
+            yield Hit(call, {"call": ast.unparse(call), "function": function.name})
+
+
+_SEEDED = ("default_rng", "RandomState", "Random", "manual_seed", "seed")
+
+
+def _draws_below(seeded: ast.Call, function: ast.AST) -> bool:
+    """Whether numbers are drawn below a seed in the function that returns one sample."""
+    calls = of_type(ast.walk(function), ast.Call)
+    return any(is_call(one, *_DRAWS) and one.lineno >= seeded.lineno and one is not seeded for one in calls)

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence, Set
 
-from labbook.review.call_syntax import calls_of, is_call
+from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import made_of, without_form
 from labbook.review.names import (
@@ -27,7 +27,7 @@ from labbook.review.violation import Hit, note, warning
 
 _FITTED = (
     *("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection"),
-    "sklearn.feature_extraction.text",
+    *("sklearn.feature_extraction.text", "category_encoders", "category_encoders.target_encoder"),
 )
 _STATELESS = (
     "Label",
@@ -57,27 +57,47 @@ def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
         if kind is None or not name or "train" in name.lower():
             continue
         names = _transformed(source, node, name, dotted_target(getattr(node.func, "value", node)))
-        scope = source.function(node)
-        splits = [*code.calls.get("train_test_split", ()), *code.calls.get("split", ())]
-        given = [
-            one
-            for where, split in splits
-            if where is source and source.function(split) is scope and split.lineno > node.lineno
-            if last_name(split.func) != "split" or is_split_of_folds(code, where, split)
-            for one in split.args
-        ]
-        # `random_split(TensorDataset(x, y), ...)` divides what was made of the rows.
-        given += [
-            one
-            for split in code.calls_in(source, "random_split")
-            for one in calls_of(made_of(code, source, split), "TensorDataset")
-        ]
-        body = scope.body if scope is not None else source.tree.body
         fitted = kind.name.rpartition(".")[2]
-        if any(names & {dotted_target(part) for part in ast.walk(one)} for one in given):
-            yield Hit(node, {"fitted": fitted, "rows": name})
-        elif any(_is_divided(walk(body), one, node.lineno) for one in names):
-            yield Hit(node, {"fitted": fitted, "rows": name}, "note" if fitted.endswith("Scaler") else "")
+        how = _divided_later(code, source, node, names)
+        if how:
+            is_scaler = fitted.endswith("Scaler") and how == "place"
+            yield Hit(node, {"fitted": fitted, "rows": name}, "note" if is_scaler else "")
+
+
+@warning("train_val_overlap", "imbalanced-learn, Common pitfalls: resampling the entire dataset", row="data")
+def resampled_before_split(code: Code, source: Source) -> Iterator[Hit]:
+    """Rows of a rare class are added, as copies or between others, and some of them are held out after that."""
+    for node in code.calls_in(source, "fit_resample", "fit_sample"):
+        kind, statement = code.kind(source, receiver(node)), source.statement(node)
+        rows = dotted_target(node.args[0]) if node.args else ""
+        package, _, sampler = kind.name.rpartition(".") if kind is not None else ("", "", "")
+        adds = package.startswith("imblearn.") and "under" not in package and "train" not in rows.lower()
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        names = {
+            dotted_target(one) for one in (target.elts if isinstance(target, ast.Tuple) else [target] if target else [])
+        }
+        if adds and rows and _divided_later(code, source, node, names - {""}):
+            yield Hit(node, {"sampler": sampler, "rows": rows})
+
+
+def _divided_later(code: Code, source: Source, node: ast.AST, names: Set[str]) -> str:
+    """How rows with one of some names are divided below a node: by a function ("split"), by "place", or ""."""
+    scope, line = source.function(node), getattr(node, "lineno", 0)
+    splits = [*code.calls.get("train_test_split", ()), *code.calls.get("split", ())]
+    given = [
+        one
+        for where, split in splits
+        if where is source and source.function(split) is scope and split.lineno > line
+        if last_name(split.func) != "split" or is_split_of_folds(code, where, split)
+        for one in split.args
+    ]
+    # `random_split(TensorDataset(x, y), ...)` divides what was made of the rows.
+    for split in code.calls_in(source, "random_split"):
+        given += calls_of(made_of(code, source, split), "TensorDataset")
+    if any(names & {dotted_target(part) for part in ast.walk(one)} for one in given):
+        return "split"
+    body = scope.body if scope is not None else source.tree.body
+    return "place" if any(_is_divided(walk(body), one, line) for one in names) else ""
 
 
 def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
@@ -157,8 +177,7 @@ def encoded_before_split(code: Code, source: Source) -> Iterator[Hit]:
         frame = dotted_target(target.value) if isinstance(target, ast.Subscript) else ""
         if not frame or not group or "train" in frame.lower() or not is_target_column(source, group):
             continue
-        scope = source.function(node)
-        if _is_divided(walk(scope.body if scope is not None else source.tree.body), frame, node.lineno):
+        if _divided_later(code, source, node, {frame}):
             yield Hit(node, {"code": ast.unparse(node), "column": group, "rows": frame})
 
 

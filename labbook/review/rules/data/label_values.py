@@ -21,6 +21,7 @@ _ADDS_ROWS = ("pivot", "pivot_table", "unstack", "resample", "asfreq", "reindex"
 """Methods of pandas after which a missing value is a number of events, and 0 is right."""
 
 _MAKES_MISSING = frozenset({"pct_change", "diff", "shift", "rolling", "log", "log10", "log1p", "divide", "sqrt"})
+_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "criterion", "loss_fn", "loss_func")
 _OF_CLASSES = re.compile(r"cross_?entropy|BCE|NLL|nll_loss", re.IGNORECASE)
 
 _CLASS_MAP = re.compile(
@@ -71,7 +72,7 @@ def is_target_column(source: Source, name: object) -> bool:
 
 
 def label_expressions(source: Source) -> Iterator[ast.expr]:
-    """Yield what a program takes as labels: by their name, or as the last part of a data set or of its samples."""
+    """Yield what a program takes as labels: by name, or as the last part of a data set, of its samples or of a loss."""
     for node in source.of_type(ast.Assign):
         target = node.targets[0]
         if LABELS.fullmatch(dotted_target(target).removeprefix("self.")) or (
@@ -79,7 +80,7 @@ def label_expressions(source: Source) -> Iterator[ast.expr]:
         ):
             yield node.value
     for call in source.of_type(ast.Call):
-        if is_call(call, "TensorDataset") and len(call.args) > 1:
+        if is_call(call, "TensorDataset", *_LOSSES) and len(call.args) > 1:
             yield call.args[-1]
     for function in source.of_type(ast.FunctionDef):
         for value in returned_values(function) if function.name == "__getitem__" else ():

@@ -258,3 +258,24 @@ def _is_whole(node: ast.expr, rows: str) -> bool:
         places = node.generators[0]
         return dotted_target(places.iter) == rows and not places.ifs
     return dotted_target(without_form(node)) == rows
+
+
+@warning("train_val_overlap", "scikit-learn, Cross-validation: the test set is for the final evaluation", row="data")
+def best_by_test(code: Code, source: Source) -> Iterator[Hit]:
+    """The best weights or epoch are chosen by a metric of the test data, and there are validation data."""
+    names = {str(getattr(one, "arg", None) or last_name(one)).lower() for one in source.nodes}
+    if not any(map(_VALIDATION.match, names)):
+        return
+    for node in source.of_type(ast.If):
+        sides = [node.test.left, *node.test.comparators] if isinstance(node.test, ast.Compare) else []
+        measured = next((one for one in sides if _TEST.match(last_name(one).lower())), None)
+        best = next((dotted_target(one) for one in sides if "best" in last_name(one).lower()), "")
+        kept = any(is_call(one, "state_dict", "deepcopy", "save") for one in walk(node.body))
+        if measured is not None and kept and any(assigns(one, best) for one in node.body):
+            yield Hit(node.test, {"code": ast.unparse(node.test), "metric": last_name(measured)})
+
+
+_VALIDATION = re.compile(r"(?:val|valid|validation|dev)_?(?:loader|dl|set|ds|data|dataset|x|idx|iter)")
+_TEST = re.compile(
+    r"(?:mean_|avg_|cur_|current_)?test_?(?:acc|accuracy|loss|score|f1|auc|metric|error|mae|mse|rmse|r2)"
+)

@@ -13,6 +13,7 @@ from labbook.review.loaders import find_loader
 from labbook.review.names import (
     LOOPS,
     SCOPES,
+    assigned_pairs,
     assigns,
     dotted_target,
     last_name,
@@ -44,18 +45,20 @@ def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
         if loader is None:
             continue
         is_evaluation = _is_evaluation(source, loop) and _has_batches(code, loader)
-        for statement in (one for one in loop.body if isinstance(one, ast.Assign)):
-            name = dotted_target(statement.targets[0])
+        given = [(one, *pair) for one in loop.body if isinstance(one, ast.Assign) for pair in assigned_pairs(one)]
+        for statement, target, its in given:
+            name = dotted_target(target)
             start = code.value(source, name, loop) if name else None
             names = [one for one in of_type(walk(loop.body), ast.Name) if one.id == name]
             is_total = start is not None and number(start) == 0.0
-            is_measured = is_total and any(is_call(one, "sum", "item") for one in walk([statement]))
-            is_measured |= is_evaluation and _is_value_of_batch(statement.value)
+            is_measured = is_total and its is not None and any(is_call(one, "sum", "item") for one in walk([its]))
+            is_measured |= is_evaluation and its is not None and _is_value_of_batch(its)
             added = [one for one in loop.body if isinstance(one, ast.AugAssign) and dotted_target(one.target) == name]
-            is_reset = number(statement.value) == 0.0 and bool(added) and statement.lineno < added[0].lineno
+            is_reset = number(its) == 0.0 and bool(added) and statement.lineno < added[0].lineno
             is_only = len(names) == 1 + len(added)
             if name and (is_measured or is_reset) and is_only and _is_read_after(source, loop, name):
                 yield Hit(statement, {"total": name, "code": ast.unparse(statement)})
+                break
 
 
 @warning("loop_left_early", "Python reference: break and return leave the loop", tier=1, row="loop-bug")
