@@ -279,3 +279,31 @@ _VALIDATION = re.compile(r"(?:val|valid|validation|dev)_?(?:loader|dl|set|ds|dat
 _TEST = re.compile(
     r"(?:mean_|avg_|cur_|current_)?test_?(?:acc|accuracy|loss|score|f1|auc|metric|error|mae|mse|rmse|r2)"
 )
+
+
+@warning("train_val_overlap", "Hu et al. 2020, OGB: message passing is over the training edges", row="data")
+def graph_has_test_edges(code: Code, source: Source) -> Iterator[Hit]:
+    """A model passes messages over all edges, and some of them are held out to be predicted."""
+    for node in source.of_type(ast.Assign):
+        target, call = dotted_target(node.targets[0]), node.value
+        if not _GRAPH.search(target) or not isinstance(call, ast.Call):
+            continue
+        edges = {
+            dotted_target(one)
+            for one in call.args
+            if "edge" in dotted_target(one) and "train" not in dotted_target(one)
+        }
+        parts = {
+            name
+            for name, its, _ in named_values(source)
+            if isinstance(its, ast.Subscript) and isinstance(its.slice, ast.Slice) and dotted_target(its.value) in edges
+        }
+        is_divided = any("train" in one for one in parts) and any(map(HELD_OUT.search, parts))
+        others = [dotted_target(one) for _, its in code.calls.get(last_name(call.func), ()) for one in its.args]
+        calls = (one for one in source.of_type(ast.Call) if target in map(dotted_target, one.args))
+        given = any(code.is_model(code.kind(source, one.func)) for one in calls)
+        if is_divided and given and not any("train" in one for one in others):
+            yield Hit(node, {"graph": target, "edges": next(iter(edges))})
+
+
+_GRAPH = re.compile(r"(?:^|_)(?:adj|adjacency|a_hat|a_norm|graph|edge_index|laplacian)(?:$|_)")

@@ -215,8 +215,10 @@ def _labels_left(source: Source, inputs: str, shuffled: ast.AST) -> str:
 
 
 def _is_used_once(source: Source, shuffled: ast.AST) -> bool:
-    """Whether the random order of `x = x[order]` is used nowhere else."""
+    """Whether the random order of `x = x[order]` is used nowhere else, as that of `shuffle(x)` cannot be."""
     one = shuffled.value if isinstance(shuffled, ast.Assign) else None
+    if isinstance(shuffled, ast.Expr):
+        return True
     if not isinstance(one, ast.Subscript):
         return False
     order = one.slice.id if isinstance(one.slice, ast.Name) else ""

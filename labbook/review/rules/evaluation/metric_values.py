@@ -10,7 +10,7 @@ from labbook.review.call_syntax import argument, calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import input_and_axis, names_in, number, signed_terms, without_form
 from labbook.review.keras_models import keras_activation, last_keras_layer
-from labbook.review.loaders import find_loader
+from labbook.review.loaders import LABELS, find_loader
 from labbook.review.names import assigns, dotted_target, last_name, last_names, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
@@ -291,7 +291,8 @@ def labels_given_second(code: Code, source: Source) -> Iterator[Hit]:
             continue
         names = [last_name(_without_calls(one)).lower() for one in node.args[:2]]
         predicted = [bool(_PREDICTED.search(name)) for name in names]
-        if last_name(node.func) in _ORDERED and predicted == [True, False] and _GIVEN.search(names[1]):
+        is_label = len(names) == 2 and (_GIVEN.search(names[1]) or LABELS.fullmatch(names[1]))
+        if last_name(node.func) in _ORDERED and predicted == [True, False] and is_label:
             yield Hit(node, {"metric": last_name(node.func), "predictions": names[0], "labels": names[1]})
 
 
