@@ -13,6 +13,7 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 _ENDS = re.compile(r"(?:^|_)(?:b?d|b?dones?|is_done|terminals?|terminated|not_dones?|ended|over)(?:$|_)", re.IGNORECASE)
+_REWARD = re.compile(r"(?:^|_)(?:b?r|b?rews?|b?rewards?)(?:$|_)", re.IGNORECASE)
 
 
 @warning(
