@@ -10,7 +10,7 @@ from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import constant, made_of, names_in
 from labbook.review.gradient_flow import reached_nodes
-from labbook.review.names import dotted_target, last_name, named_values, of_type
+from labbook.review.names import dotted_target, last_name, named_values, of_type, walk
 from labbook.review.rules.data.leaks import HELD_OUT
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -137,3 +137,19 @@ def _draws_below(seeded: ast.Call, function: ast.AST) -> bool:
     """Whether numbers are drawn below a seed in the function that returns one sample."""
     calls = of_type(ast.walk(function), ast.Call)
     return any(is_call(one, *_DRAWS) and one.lineno >= seeded.lineno and one is not seeded for one in calls)
+
+
+@warning("order_identical_each_epoch", "torchvision.transforms: a random transform is drawn at each access", row="data")
+def augmented_once(code: Code, source: Source) -> Iterator[Hit]:
+    """A data set stores a sample after its random augmentation, so that all later epochs have the same one."""
+    for function in (one for one in source.of_type(ast.FunctionDef) if one.name == "__getitem__"):
+        for missing in of_type(ast.walk(function), ast.If):
+            read = {dotted_target(one) for one in ast.walk(missing.test)}
+            stored = [
+                one
+                for one in of_type(walk(missing.body), ast.Assign)
+                if isinstance(one.targets[0], ast.Subscript) and dotted_target(one.targets[0].value) in read - {""}
+            ]
+            calls = [one for one in of_type(walk(missing.body), ast.Call) if _draws(code, source, one)]
+            if stored and calls and calls[0].lineno <= stored[0].lineno:
+                yield Hit(stored[0], {"code": ast.unparse(stored[0]), "change": last_name(calls[0].func)})

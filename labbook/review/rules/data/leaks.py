@@ -43,6 +43,25 @@ def windows_split_at_random(code: Code, source: Source) -> Iterator[Hit]:
             windows = _windows_in(function.body if function is not None else source.tree.body, makers, ranges)
             if _is_made_of(call.args[0], windows, makers, ranges):
                 yield Hit(call, {"split": name, "windows": ast.unparse(call.args[0])})
+    windows = _windows_in(source.tree.body, makers, ranges)
+    parts: dict[str, set[str]] = {}
+    for node in source.of_type(ast.Assign):
+        for target, its in assigned_pairs(node):
+            drawn = _drawn_rows(code, source, its) if source.function(node) is None else ""
+            if drawn in windows:
+                names = parts.setdefault(drawn, set())
+                names.add(dotted_target(target))
+                if any("train" in one for one in names) and any(map(HELD_OUT.search, names)):
+                    yield Hit(node, {"split": "a random order", "windows": drawn})
+                    return
+
+
+def _drawn_rows(code: Code, source: Source, node: ast.expr | None) -> str:
+    """The name of the rows of which this takes some in random order: `x` of `x[order[:n]]`; or ""."""
+    rows, order = (node.value, node.slice) if isinstance(node, ast.Subscript) else (None, None)
+    order = code.made(source, order)
+    order = code.made(source, order.value) if isinstance(order, ast.Subscript) else order
+    return dotted_target(rows) if rows is not None and is_call(order, "randperm", "permutation") else ""
 
 
 def _windows_in(body: Sequence[ast.stmt], makers: Set[str], ranges: Set[str]) -> set[str]:
@@ -67,8 +86,8 @@ def _is_made_of(node: ast.expr, windows: Set[str], makers: Set[str], ranges: Set
 
 
 def _is_range_of_places(node: ast.AST | None) -> bool:
-    """Whether this is `range(length - width)`, all places of windows."""
-    if not is_call(node, "range") or len(node.args) > 2:
+    """Whether this is `range(length - width)`, all places of windows, or with a step that another name gives."""
+    if not is_call(node, "range") or (len(node.args) > 2 and not isinstance(node.args[2], ast.Name)):
         return False
     return any(isinstance(one, ast.Sub) for one in ast.walk(node))
 
@@ -86,7 +105,10 @@ def _cuts_windows(node: ast.AST, ranges: Set[str] = frozenset()) -> bool:
     else:
         return False
     shorter = _is_range_of_places(steps) or dotted_target(steps) in ranges
-    return shorter and isinstance(target, ast.Name) and any(_is_window(one, target.id) for one in ast.walk(inner))
+    step = steps.args[2] if shorter and is_call(steps, "range") and len(steps.args) > 2 else None
+    windows = (one for one in ast.walk(inner) if isinstance(target, ast.Name) and _is_window(one, target.id))
+    # Pieces beside each other, `x[i : i + width] for i in range(0, n, width)`, have nothing in common.
+    return shorter and any(step is None or ast.unparse(step) not in ast.unparse(one) for one in windows)
 
 
 def _is_window(node: ast.AST, index: str) -> bool:
