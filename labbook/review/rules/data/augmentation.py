@@ -20,6 +20,7 @@ _AUGMENTS = {
     *("RandomAffine", "RandomErasing", "RandAugment", "AutoAugment", "TrivialAugmentWide", "RandomPerspective"),
 }
 _DRAWS = {"rand", "randn", "randint", "random", "uniform", "normal", "integers", "choice", "bernoulli", "randrange"}
+_SEEDED = ("default_rng", "RandomState", "Random", "manual_seed", "seed")
 _RANDOM = re.compile(r"aug|jitter|flip|crop|eras|rotat|rand|mirror|shift|cutout", re.IGNORECASE)
 """Names of changes that keep the label; noise that is to be removed is another task."""
 
@@ -93,10 +94,9 @@ def _draws(code: Code, source: Source, transform: ast.expr) -> bool:
         found = code.method(*own, "__call__") if own is not None else code.function_named(source, func)
         if found is None or not _RANDOM.search(last_name(func)):
             continue
-        nodes = [one for _, one in reached_nodes(code, found[0], found[1].body)]
-        if any(is_call(one, *_DRAWS) for one in nodes) and not any(
-            is_call(one, "manual_seed", "seed") for one in nodes
-        ):
+        calls = [one for _, one in reached_nodes(code, found[0], found[1].body) if isinstance(one, ast.Call)]
+        seeded = any(is_call(one, *_SEEDED) and one.args for one in calls)  # by the index, for instance
+        if not seeded and any(is_call(one, *_DRAWS) for one in calls):
             return True
     return False
 
@@ -128,9 +128,6 @@ def generator_made_for_each_sample(code: Code, source: Source) -> Iterator[Hit]:
         fixed = call.args[:1] and constant(code, source, call.args[0]) is not None
         if fixed and not is_switched and any(map(_RANDOM.search, named)) and _draws_below(call, function):
             yield Hit(call, {"call": ast.unparse(call), "function": function.name})
-
-
-_SEEDED = ("default_rng", "RandomState", "Random", "manual_seed", "seed")
 
 
 def _draws_below(seeded: ast.Call, function: ast.AST) -> bool:
