@@ -46,6 +46,7 @@ ORDER = (
     "reshaped_not_permuted",
     "flipped_without_target",
     "mask_interpolated",
+    "labels_out_of_order",
     "terminal_state_bootstrapped",
     "contrastive_pairs_wrong",
     "contrastive_temperature",

@@ -395,18 +395,3 @@ def test_a_tiny_last_batch_under_batch_norm(ask, make_model):
     signals = {"loaders": ({**LOADER, "length": 641},), "prints": (epoch([0] * 641),)}
     assert ask("batch_size_irregular", signals={**signals, "models": (make_model("BatchNorm1d"),)}).verdict == "note"
     assert ask("batch_size_irregular", signals={**signals, "models": (make_model("Linear"),)}) is None
-
-
-def test_a_hint_does_not_hide_the_cause_of_an_effect(rows_of, make_run, make_series, make_model, looks):
-    """Images that were divided twice are also far from deviation 1, which is a hint and explains a flat loss too."""
-    losses = [1.1 + 0.01 * math.sin(i * i) for i in range(150)]
-    signals = {
-        **batches(shape=[32, 1, 28, 28], min=0.0, max=1 / 255, mean=0.0005, std=0.001),
-        **chain(make_model, looks, "Conv2d", "Linear"),
-        "losses": ({"fn": "cross_entropy", "classes": 3, "calls": 150},),
-        "loop": {"optimizers": 1},
-    }
-    rows = rows_of(make_run(make_series("loss", losses), make_series("lr", [0.1] * 150), signals=signals))
-    assert rows["input_not_normalised"].verdict == "note"
-    assert rows["input_double_normalised"].verdict == "warn"
-    assert rows["loss_at_chance"].explained_by == "input_double_normalised"

@@ -195,7 +195,7 @@ def _resized(code: Code, source: Source, node: ast.expr, depth: int = 6) -> tupl
     return None, names
 
 
-@warning("label_noise_or_shuffled", "os.listdir: the list is in arbitrary order", row="data")
+@warning("labels_out_of_order", "os.listdir: the list is in arbitrary order", row="data")
 def files_and_rows_apart(code: Code, source: Source) -> Iterator[Hit]:
     """Inputs are the files of a folder, and labels the rows of a table at the same places, in an order of its own.
 

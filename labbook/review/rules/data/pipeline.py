@@ -146,7 +146,7 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "data": ast.unparse(value.func) + "(train)", "other": "training"})
 
 
-@warning("label_noise_or_shuffled", "numpy.random.shuffle and permutation: each call draws another order", row="data")
+@warning("labels_out_of_order", "numpy.random.shuffle and permutation: each call draws another order", row="data")
 def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
     """Inputs and labels are brought into two random orders that have nothing to do with each other."""
     found = [(*one, node) for node in source.nodes for one in _shufflings(code, source, node)]
