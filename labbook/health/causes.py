@@ -45,6 +45,8 @@ ORDER = (
     "attention_hides_own_token",
     "reshaped_not_permuted",
     "flipped_without_target",
+    "mask_interpolated",
+    "labels_out_of_order",
     "terminal_state_bootstrapped",
     "contrastive_pairs_wrong",
     "contrastive_temperature",

@@ -324,7 +324,8 @@ def _causes_of(run: Run, causes_of: Mapping[str, tuple[str, ...]]) -> Mapping[st
 def _add_causes(rows: Sequence[CheckResult], causes_of: Mapping[str, tuple[str, ...]]) -> list[CheckResult]:
     wrong = {row.id: _step(row) for row in rows if row.verdict in ("fail", "warn")}
     hints = {row.id: _step(row) for row in rows if row.verdict == "note" and row.tier > 1}
-    causes = explanations(wrong | hints, causes_of)
+    # A hint that explains an effect must not hide a finding that does.
+    causes = explanations(wrong | hints, causes_of) | explanations(wrong, causes_of)
     return [replace(row, explained_by=causes[row.id]) if causes.get(row.id) in wrong else row for row in rows]
 
 

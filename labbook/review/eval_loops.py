@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from labbook.review.code_index import Code
-from labbook.review.names import dotted_target, last_name, of_type, walk
+from labbook.review.names import dotted_target, last_name, last_names, of_type, walk
 from labbook.review.source_file import Source
 
 _EVALUATION_WORDS = {
@@ -65,3 +65,13 @@ def _takes_batch(call: ast.Call, batch: set[str]) -> bool:
 
 def _names_in(node: ast.AST) -> list[str]:
     return [last_name(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))]
+
+
+def runs_without_gradients(source: Source, loop: ast.For) -> bool:
+    """Whether a loop runs over all batches without gradients."""
+    if any(isinstance(one, ast.Break) for one in walk(loop.body)):
+        return False
+    function = source.function(loop)
+    blocks = [item.context_expr for one in source.parents_of(loop) for item in getattr(one, "items", ())]
+    decorators = function.decorator_list if function is not None else []
+    return any(last_names(one) & {"no_grad", "inference_mode"} for one in (*blocks, *decorators))

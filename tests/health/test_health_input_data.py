@@ -311,6 +311,8 @@ def test_classes_only_in_validation(ask):
         return {"losses": (classifier(),), "prints": (epoch([0, 1, 2] * 50), held_out, *more)}
 
     assert "1 class only in validation: 7" in ask("new_labels_in_val", signals=signals([7])).observed
+    ids = {**signals([7]), "losses": ({"fn": "bce_with_logits", "calls": 50},)}
+    assert ask("new_labels_in_val", signals=ids) is None, "a binary loss has no third class: these are ids of items"
     later = {**signals([7]), "losses": (classifier() | {"target": {"shape": [32], "min": 0, "max": 9}},)}
     assert ask("new_labels_in_val", signals=later) is None, "a later phase of the training has these classes"
     assert ask("new_labels_in_val", signals=signals([], epoch([0, 1, 16] * 30, phase="eval", loader=None))) is None

@@ -31,6 +31,7 @@ class Leaf(TypedDict, total=False):
     telling: Shape
     telling_n: Count
     marked: Shape
+    rows_scaled: bool
     mixed: bool
     ahead: Count
     lags: list[float]

@@ -11,6 +11,7 @@ from .missing_marks import COLUMNS as MARKED_COLUMNS
 from .missing_marks import ROWS as MARKED_ROWS
 from .missing_marks import marked_columns
 from .nested import tensors_in
+from .row_scaling import are_rows_scaled
 from .sequence_offsets import SHORTEST, series_ahead, tokens_ahead
 
 MOST_LEAVES = 16
@@ -251,7 +252,9 @@ class ModelInputs:
         kept, self._table = self._table, None
         sizes = [n for n in target.shape if n != 1]
         if kept is not None and not kept[4]:
-            kept[2]["marked"] = marked_columns(kept[0][:MARKED_ROWS, :MARKED_COLUMNS].tolist())[:STILL]
+            rows = kept[0][:MARKED_ROWS, :MARKED_COLUMNS].tolist()
+            kept[2]["marked"] = marked_columns(rows)[:STILL]
+            kept[2]["rows_scaled"] = kept[0].shape[1] <= MARKED_COLUMNS and are_rows_scaled(rows)
         if kept is None or sizes != [kept[1]]:
             return
         table, _, fields, key, last = kept
@@ -340,6 +343,8 @@ def _solve_linear(rows, wanted):
 def telling_columns(table, target):
     """Columns of a table that alone determine the target: each class has one value there, or a line fits all.
 
+    Of two classes it is enough that one has a value that the other never has, as of a date that only events have.
+
     Args:
         table: Numbers, rows by columns, as an array of numpy or a tensor of torch in double precision.
         target: A number a row, likewise; whole numbers with few values are classes.
@@ -357,6 +362,9 @@ def telling_columns(table, target):
     if classes:
         parts = [table[target == label] for label in labels]
         explained = sum(part.sum(0) ** 2 / len(part) for part in parts)
+        for part, other in (parts, parts[::-1]) if len(parts) == 2 else ():
+            if len(part) >= _FREE_ROWS:
+                explained = explained + total * ((part == part[0]).all(0) & (other != part[0]).all(0))
     else:
         centred = target - target.mean()
         explained = (table.T @ centred) ** 2 / (centred * centred).sum()

@@ -40,7 +40,7 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
     """Whether floating point inputs are far from mean 0 and deviation 1, unless the model normalises them itself.
 
     Source: diagnosis catalogue (tier 2); UMLAUT's [-1, 1] fired on 8 of 12 healthy runs. Raw bytes and units (beyond
-    100) are a warning; what is only unusual is noted.
+    100) are a warning; what is only unusual is noted. Rows that were scaled by their own statistics are almost equal.
     """
     judged: list[Outcome] = []
     few: list[Message] = []
@@ -56,6 +56,10 @@ def inputs_normalised(run: Run, signals: Signals) -> Outcome | None:
         if not leaves or seen < wanted:
             few += [message("health.too_few.inspected_samples", seen=seen, wanted=wanted)] if leaves else []
             continue
+        scaled = [leaf["rows_scaled"] for leaf in leaves if leaf.get("rows_scaled") is not None]
+        if len(scaled) >= _FEWEST and all(scaled):
+            observed = message("health.input_not_normalised.rows", path=path, columns=leaves[-1].get("shape", (0,))[-1])
+            return Outcome("warn", observed, advice=message("health.input_not_normalised.rows_advice"))
         judged.append(_scale(path, leaves, first))
     if not judged:
         return unobserved(few[0] if few else message("health.not_observed.no_input"))

@@ -58,9 +58,10 @@ def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
 def _are_inputs(seen: Iterable[str], signals: Signals) -> bool:
     """Whether whole numbers are no labels but inputs, as the ids of users: the loss got none so large."""
     loss = _classifies(signals)
-    if loss is None or loss.get("fn") not in CLASSIFIERS or loss.get("outside", 0) or not loss.get("classes", 0):
+    if loss is None or loss.get("outside", 0) or loss.get("fn") not in (*CLASSIFIERS, *BINARY):
         return False
-    return any(name.isdigit() and int(name) >= loss.get("classes", 0) for name in seen)
+    classes = 2 if loss.get("fn") in BINARY else loss.get("classes", 0)
+    return classes > 0 and any(name.isdigit() and int(name) >= classes for name in seen)
 
 
 def _binary_counts(run: Run, signals: Signals) -> Counter[str]:

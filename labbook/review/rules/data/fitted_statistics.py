@@ -6,16 +6,40 @@ import ast
 import re
 from collections.abc import Iterator, Sequence, Set
 
-from labbook.review.call_syntax import is_call
+from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code, Kind
-from labbook.review.expressions import made_of
-from labbook.review.names import Function, assigned_pairs, assigns, dotted_target, last_name, of_type, parameters, walk
+from labbook.review.expressions import made_of, without_form
+from labbook.review.names import (
+    Function,
+    assigned_pairs,
+    assigns,
+    dotted_target,
+    last_name,
+    last_names,
+    of_type,
+    parameters,
+    walk,
+)
+from labbook.review.rules.data.label_values import is_target_column
 from labbook.review.rules.data.leaks import HELD_OUT, is_split_of_folds
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, note, warning
 
-_FITTED = ("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection")
-_STATELESS = ("Label", "OneHot", "Ordinal", "MultiLabel", "Binarizer", "Normalizer", "Function", "Polynomial")
+_FITTED = (
+    *("sklearn.preprocessing", "sklearn.decomposition", "sklearn.impute", "sklearn.feature_selection"),
+    *("sklearn.feature_extraction.text", "category_encoders", "category_encoders.target_encoder"),
+)
+_STATELESS = (
+    "Label",
+    "Hashing",
+    "OneHot",
+    "Ordinal",
+    "MultiLabel",
+    "Binarizer",
+    "Normalizer",
+    "Function",
+    "Polynomial",
+)
 """Beginnings of the names of classes that learn no statistics of the rows."""
 _PART = re.compile(r"(?:^|_)(?:val|valid|validation|test|dev)(?:$|_)")
 
@@ -33,28 +57,67 @@ def fitted_before_split(code: Code, source: Source) -> Iterator[Hit]:
         if kind is None or not name or "train" in name.lower():
             continue
         names = _transformed(source, node, name, dotted_target(getattr(node.func, "value", node)))
-        splits = [*code.calls.get("train_test_split", ()), *code.calls.get("split", ())]
-        for where, split in splits:
-            after = where is source and source.function(split) is source.function(node) and split.lineno > node.lineno
-            divides = last_name(split.func) != "split" or is_split_of_folds(code, where, split)
-            if after and divides and any(dotted_target(one) in names for one in split.args):
-                yield Hit(node, {"fitted": kind.name.rpartition(".")[2], "rows": name})
-                break
+        fitted = kind.name.rpartition(".")[2]
+        how = _divided_later(code, source, node, names)
+        if how:
+            is_scaler = fitted.endswith("Scaler") and how == "place"
+            yield Hit(node, {"fitted": fitted, "rows": name}, "note" if is_scaler else "")
+
+
+@warning("train_val_overlap", "imbalanced-learn, Common pitfalls: resampling the entire dataset", row="data")
+def resampled_before_split(code: Code, source: Source) -> Iterator[Hit]:
+    """Rows of a rare class are added, as copies or between others, and some of them are held out after that."""
+    for node in code.calls_in(source, "fit_resample", "fit_sample"):
+        kind, statement = code.kind(source, receiver(node)), source.statement(node)
+        rows = dotted_target(node.args[0]) if node.args else ""
+        package, _, sampler = kind.name.rpartition(".") if kind is not None else ("", "", "")
+        adds = package.startswith("imblearn.") and "under" not in package and "train" not in rows.lower()
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        names = {
+            dotted_target(one) for one in (target.elts if isinstance(target, ast.Tuple) else [target] if target else [])
+        }
+        if adds and rows and _divided_later(code, source, node, names - {""}):
+            yield Hit(node, {"sampler": sampler, "rows": rows})
+
+
+def _divided_later(code: Code, source: Source, node: ast.AST, names: Set[str]) -> str:
+    """How rows with one of some names are divided below a node: by a function ("split"), by "place", or ""."""
+    scope, line = source.function(node), getattr(node, "lineno", 0)
+    splits = [*code.calls.get("train_test_split", ()), *code.calls.get("split", ())]
+    given = [
+        one
+        for where, split in splits
+        if where is source and source.function(split) is scope and split.lineno > line
+        if last_name(split.func) != "split" or is_split_of_folds(code, where, split)
+        for one in split.args
+    ]
+    # `random_split(TensorDataset(x, y), ...)` divides what was made of the rows.
+    for split in code.calls_in(source, "random_split"):
+        given += calls_of(made_of(code, source, split), "TensorDataset")
+    if any(names & {dotted_target(part) for part in ast.walk(one)} for one in given):
+        return "split"
+    body = scope.body if scope is not None else source.tree.body
+    return "place" if any(_is_divided(walk(body), one, line) for one in names) else ""
 
 
 def _transformed(source: Source, fit: ast.Call, rows: str, scaler: str) -> set[str]:
     """Names of what a fitted scaler makes of the rows that it was fitted on, and of the rows themselves."""
     names = {rows} if last_name(fit.func) == "fit" else set()
     for node in source.of_type(ast.Assign):
-        if not isinstance(node.value, ast.Call) or node.lineno < fit.lineno:
+        if node.lineno < fit.lineno or source.function(node) is not source.function(fit):
             continue
-        call = node.value
-        is_result = call is fit or (
-            last_name(call.func) == "transform"
-            and dotted_target(getattr(call.func, "value", call)) == scaler != ""
-            and [dotted_target(one) for one in call.args[:1]] == [rows]
+        calls = list(of_type(ast.walk(node.value), ast.Call))
+        is_result = any(
+            call is fit
+            or (
+                last_name(call.func) == "transform"
+                and dotted_target(getattr(call.func, "value", call)) == scaler != ""
+                and [dotted_target(one) for one in call.args[:1]] == [rows]
+            )
+            for call in calls
         )
-        names |= {dotted_target(node.targets[0])} - {""} if is_result else set()
+        is_form = dotted_target(without_form(node.value)) in names
+        names |= {dotted_target(node.targets[0])} - {""} if is_result or is_form else set()
     return names
 
 
@@ -106,6 +169,28 @@ def scaled_before_split(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"rows": rows, "code": ast.unparse(node)})
 
 
+@warning("train_val_overlap", "scikit-learn, TargetEncoder: the encoding of a row is learnt on other rows", row="data")
+def encoded_before_split(code: Code, source: Source) -> Iterator[Hit]:
+    """A feature is the mean of the labels of a group of rows, those that are held out after that among them."""
+    for node in source.of_type(ast.Assign):
+        target, group = node.targets[0], _grouped_column(node.value)
+        frame = dotted_target(target.value) if isinstance(target, ast.Subscript) else ""
+        if not frame or not group or "train" in frame.lower() or not is_target_column(source, group):
+            continue
+        if _divided_later(code, source, node, {frame}):
+            yield Hit(node, {"code": ast.unparse(node), "column": group, "rows": frame})
+
+
+def _grouped_column(value: ast.expr) -> str:
+    """The column whose mean is taken in each group: "y" of `t.groupby("shop")["y"].transform("mean")`; or ""."""
+    means = {one.value for one in of_type(ast.walk(value), ast.Constant)} | last_names(value)
+    for node in of_type(ast.walk(value), ast.Subscript):
+        if is_call(node.value, "groupby") and "train" not in ast.unparse(node.value).lower():
+            column = node.slice.value if isinstance(node.slice, ast.Constant) else ""
+            return str(column) if means & {"mean", "sum", "median"} else ""
+    return ""
+
+
 def _scaled_by_themselves(code: Code, source: Source, node: ast.BinOp) -> str:
     """The name of the rows in `(x - x.mean(0)) / x.std(0)`, through names of the mean and the deviation; or ""."""
     is_scaled = isinstance(node.op, ast.Div) and isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Sub)
@@ -126,8 +211,9 @@ def _scaled_by_themselves(code: Code, source: Source, node: ast.BinOp) -> str:
 
 
 def _is_divided(nodes: Iterator[ast.AST], name: str, after: int) -> bool:
-    """Whether rows are split at random, or into those before and those after a row, below a line."""
+    """Whether rows are split at random, into those before and those after a row, or by two indices, below a line."""
     ends: set[str] = set()
+    indices: set[str] = set()
     for node in nodes:
         if getattr(node, "lineno", 0) <= after:
             continue
@@ -135,9 +221,11 @@ def _is_divided(nodes: Iterator[ast.AST], name: str, after: int) -> bool:
         if any(dotted_target(one) == name for one in split):
             return True
         cut = node.slice if isinstance(node, ast.Subscript) and dotted_target(node.value) == name else None
+        indices |= {dotted_target(cut)} - {""} if cut is not None else set()
         if isinstance(cut, ast.Slice) and (cut.lower is None) != (cut.upper is None):
             ends.add(f"before {ast.unparse(cut.upper)}" if cut.upper is not None else f"after {ast.unparse(cut.lower)}")  # type: ignore[arg-type]
-    return any(one.startswith("before ") and one.replace("before", "after") in ends for one in ends)
+    by_index = any("train" in one for one in indices) and any(map(_PART.search, indices))
+    return by_index or any(one.startswith("before ") and one.replace("before", "after") in ends for one in ends)
 
 
 @warning("validation_inputs_differ", "scikit-learn, Common pitfalls: inconsistent preprocessing", row="data")
@@ -164,7 +252,7 @@ def _scaler(code: Code, source: Source, fit: ast.Call) -> Kind | None:
 
 
 @warning(
-    "label_noise_or_shuffled",
+    "classes_renumbered",
     "torchvision.datasets.DatasetFolder: class_to_idx is made of the sorted names of all classes",
     row="data",
 )

@@ -180,6 +180,38 @@ def bytes_wrap_around(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"code": ast.unparse(node)})
 
 
+@warning("uint8_overflow", "NumPy user guide, Data types: integers wrap around on overflow", row="data")
+def bytes_subtracted(code: Code, source: Source) -> Iterator[Hit]:
+    """A whole number or other bytes are subtracted from bytes: what is below 0 wraps around to 255.
+
+    Not of 1: labels that begin with 1 become numbers from 0, and 0 becomes 255, the label to ignore.
+    """
+    for node in (one for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Sub)):
+        right = code.makers(source, node.right)
+        whole = [getattr(one, "value", None) for _, one in right]
+        is_whole = bool(whole) and all(type(one) is int and one > 1 for one in whole)
+        if (is_whole or _are_bytes(code, source, node.right)) and _are_bytes(code, source, node.left):
+            yield Hit(node, {"code": ast.unparse(node)})
+
+
+def _are_bytes(code: Code, source: Source, node: ast.expr, depth: int = 4) -> bool:
+    """Whether all that a value may have been made by gives bytes: a conversion, a type, or the reading of an image."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if not isinstance(node, ast.Call):
+        made = [one for one in code.makers(source, node) if one[1] is not node] if depth else []
+        return bool(made) and all(_are_bytes(code, where, one, depth - 1) for where, one in made)
+    types = [one.value for one in node.keywords if one.arg == "dtype"]
+    if types or last_name(node.func) in ("astype", "to", "type"):
+        types += node.args if not types else []
+        return any(ast.unparse(one).strip("'\"").endswith("uint8") for one in types)
+    if is_call(node, "array", "asarray") and node.args:
+        return any(is_call(one, "open") for one in ast.walk(node.args[0])) or _are_bytes(
+            code, source, node.args[0], depth
+        )
+    return source.dotted(node.func) == "numpy.uint8" or is_call(node, "imread", "read_image", "byte")
+
+
 def _made_bytes(source: Source, call: ast.Call) -> ast.expr | None:
     """What is converted to bytes: of `x.astype(np.uint8)`, `np.uint8(x)`, `x.to(torch.uint8)`, `x.byte()`."""
     if source.dotted(call.func) == "numpy.uint8" and len(call.args) == 1:

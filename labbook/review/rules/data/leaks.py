@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from labbook.review.call_syntax import calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.eval_loops import names_evaluation
+from labbook.review.expressions import number, without_form
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import assigns, dotted_target, last_name, named_values, walk
+from labbook.review.names import assigned_pairs, assigns, dotted_target, last_name, named_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -42,6 +43,25 @@ def windows_split_at_random(code: Code, source: Source) -> Iterator[Hit]:
             windows = _windows_in(function.body if function is not None else source.tree.body, makers, ranges)
             if _is_made_of(call.args[0], windows, makers, ranges):
                 yield Hit(call, {"split": name, "windows": ast.unparse(call.args[0])})
+    windows = _windows_in(source.tree.body, makers, ranges)
+    parts: dict[str, set[str]] = {}
+    for node in source.of_type(ast.Assign):
+        for target, its in assigned_pairs(node):
+            drawn = _drawn_rows(code, source, its) if source.function(node) is None else ""
+            if drawn in windows:
+                names = parts.setdefault(drawn, set())
+                names.add(dotted_target(target))
+                if any("train" in one for one in names) and any(map(HELD_OUT.search, names)):
+                    yield Hit(node, {"split": "a random order", "windows": drawn})
+                    return
+
+
+def _drawn_rows(code: Code, source: Source, node: ast.expr | None) -> str:
+    """The name of the rows of which this takes some in random order: `x` of `x[order[:n]]`; or ""."""
+    rows, order = (node.value, node.slice) if isinstance(node, ast.Subscript) else (None, None)
+    order = code.made(source, order)
+    order = code.made(source, order.value) if isinstance(order, ast.Subscript) else order
+    return dotted_target(rows) if rows is not None and is_call(order, "randperm", "permutation") else ""
 
 
 def _windows_in(body: Sequence[ast.stmt], makers: Set[str], ranges: Set[str]) -> set[str]:
@@ -66,8 +86,8 @@ def _is_made_of(node: ast.expr, windows: Set[str], makers: Set[str], ranges: Set
 
 
 def _is_range_of_places(node: ast.AST | None) -> bool:
-    """Whether this is `range(length - width)`, all places of windows."""
-    if not is_call(node, "range") or len(node.args) > 2:
+    """Whether this is `range(length - width)`, all places of windows, or with a step that another name gives."""
+    if not is_call(node, "range") or (len(node.args) > 2 and not isinstance(node.args[2], ast.Name)):
         return False
     return any(isinstance(one, ast.Sub) for one in ast.walk(node))
 
@@ -85,7 +105,10 @@ def _cuts_windows(node: ast.AST, ranges: Set[str] = frozenset()) -> bool:
     else:
         return False
     shorter = _is_range_of_places(steps) or dotted_target(steps) in ranges
-    return shorter and isinstance(target, ast.Name) and any(_is_window(one, target.id) for one in ast.walk(inner))
+    step = steps.args[2] if shorter and is_call(steps, "range") and len(steps.args) > 2 else None
+    windows = (one for one in ast.walk(inner) if isinstance(target, ast.Name) and _is_window(one, target.id))
+    # Pieces beside each other, `x[i : i + width] for i in range(0, n, width)`, have nothing in common.
+    return shorter and any(step is None or ast.unparse(step) not in ast.unparse(one) for one in windows)
 
 
 def _is_window(node: ast.AST, index: str) -> bool:
@@ -191,21 +214,6 @@ def _is_reset(called: Iterable[ast.AST]) -> bool:
     )
 
 
-@warning("validation_inputs_differ", "torch.utils.data.random_split: the parts share one data set", row="data")
-def shared_transform(code: Code, source: Source) -> Iterator[Hit]:
-    """The transform of the validation part is replaced, and so is that of the training part: both read one data set."""
-    if not code.calls.get("random_split"):
-        return
-    targets = [node.targets[0] for node in source.of_type(ast.Assign)]
-    attributes = [one for one in targets if isinstance(one, ast.Attribute)]
-    for target in (one for one in attributes if "transform" in one.attr):
-        inner = target.value if isinstance(target.value, ast.Attribute) else None
-        part = dotted_target(inner.value) if inner is not None and inner.attr == "dataset" else ""
-        is_replaced = any(one.attr == "dataset" and dotted_target(one.value) == part for one in attributes)
-        if part and HELD_OUT.search(part) and not is_replaced:
-            yield Hit(target, {"part": part, "code": ast.unparse(source.statement(target) or target)})
-
-
 @warning("train_val_overlap", "numpy.random.choice, pandas.DataFrame.sample: each call draws anew", tier=1, row="data")
 def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Training and held-out rows are two random draws from the same rows, and have some in common."""
@@ -222,3 +230,102 @@ def rows_drawn_twice(code: Code, source: Source) -> Iterator[Hit]:
         before, first = draws.setdefault(key, (name, node))
         if "train" in before.lower() and first is not node and HELD_OUT.search(name) and "train" not in name.lower():
             yield Hit(node, {"name": name, "other": before, "rows": key[1].removesuffix(".sample")})
+
+
+@warning("train_val_overlap", "Leave-one-out split: the item that is held out is no training item", row="data")
+def held_out_rows_kept(code: Code, source: Source) -> Iterator[Hit]:
+    """The last rows are held out, and the training rows are all rows: nothing is taken out of them."""
+    for node in source.nodes:
+        if not isinstance(node, ast.stmt):
+            continue
+        for name, part in _added_parts(node):
+            cut = next((one for one in ast.walk(part) if _is_end(one)), None)
+            rows = dotted_target(cut.value) if isinstance(cut, ast.Subscript) else ""
+            if not rows or not HELD_OUT.search(name) or "train" in name.lower():
+                continue
+            for other in source.blocks.get(node, ([], 0))[0]:
+                if any(_is_whole(rest, rows) and _TRAINING.search(its) for its, rest in _added_parts(other)):
+                    yield Hit(other, {"rows": rows, "held": name, "code": ast.unparse(other)})
+
+
+_TRAINING = re.compile(r"(?:^|[_.])train(?:ing)?(?!.*(?:all|full|whole|final))")
+
+
+def _added_parts(statement: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names and what a statement gives them, as their value, an item, or a further element."""
+    if isinstance(statement, (ast.Assign, ast.AugAssign)):
+        given = (
+            assigned_pairs(statement) if isinstance(statement, ast.Assign) else [(statement.target, statement.value)]
+        )
+        for target, its in given:
+            if its is not None:
+                yield dotted_target(target.value if isinstance(target, ast.Subscript) else target), its
+    elif isinstance(statement, ast.Expr) and is_call(statement.value, "append", "extend") and statement.value.args:
+        owner = receiver(statement.value)
+        owner = owner.value if isinstance(owner, ast.Subscript) else owner
+        yield dotted_target(owner) if owner is not None else "", statement.value.args[0]
+
+
+def _is_end(node: ast.AST) -> bool:
+    """Whether this is the last item or the last rows: `x[-1]`, `x[n:]`."""
+    cut = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(cut, ast.Slice):
+        return cut.lower is not None and cut.upper is None and cut.step is None
+    return number(cut) == -1.0
+
+
+def _is_whole(node: ast.expr, rows: str) -> bool:
+    """Whether an expression has all rows: their name alone, in another form, or each of them in a list."""
+    if isinstance(node, ast.ListComp) and len(node.generators) == 1:
+        places = node.generators[0]
+        return dotted_target(places.iter) == rows and not places.ifs
+    return dotted_target(without_form(node)) == rows
+
+
+@warning("train_val_overlap", "scikit-learn, Cross-validation: the test set is for the final evaluation", row="data")
+def best_by_test(code: Code, source: Source) -> Iterator[Hit]:
+    """The best weights or epoch are chosen by a metric of the test data, and there are validation data."""
+    names = {str(getattr(one, "arg", None) or last_name(one)).lower() for one in source.nodes}
+    if not any(map(_VALIDATION.match, names)):
+        return
+    for node in source.of_type(ast.If):
+        sides = [node.test.left, *node.test.comparators] if isinstance(node.test, ast.Compare) else []
+        measured = next((one for one in sides if _TEST.match(last_name(one).lower())), None)
+        best = next((dotted_target(one) for one in sides if "best" in last_name(one).lower()), "")
+        kept = any(is_call(one, "state_dict", "deepcopy", "save") for one in walk(node.body))
+        if measured is not None and kept and any(assigns(one, best) for one in node.body):
+            yield Hit(node.test, {"code": ast.unparse(node.test), "metric": last_name(measured)})
+
+
+_VALIDATION = re.compile(r"(?:val|valid|validation|dev)_?(?:loader|dl|set|ds|data|dataset|x|idx|iter)")
+_TEST = re.compile(
+    r"(?:mean_|avg_|cur_|current_)?test_?(?:acc|accuracy|loss|score|f1|auc|metric|error|mae|mse|rmse|r2)"
+)
+
+
+@warning("train_val_overlap", "Hu et al. 2020, OGB: message passing is over the training edges", row="data")
+def graph_has_test_edges(code: Code, source: Source) -> Iterator[Hit]:
+    """A model passes messages over all edges, and some of them are held out to be predicted."""
+    for node in source.of_type(ast.Assign):
+        target, call = dotted_target(node.targets[0]), node.value
+        if not _GRAPH.search(target) or not isinstance(call, ast.Call):
+            continue
+        edges = {
+            dotted_target(one)
+            for one in call.args
+            if "edge" in dotted_target(one) and "train" not in dotted_target(one)
+        }
+        parts = {
+            name
+            for name, its, _ in named_values(source)
+            if isinstance(its, ast.Subscript) and isinstance(its.slice, ast.Slice) and dotted_target(its.value) in edges
+        }
+        is_divided = any("train" in one for one in parts) and any(map(HELD_OUT.search, parts))
+        others = [dotted_target(one) for _, its in code.calls.get(last_name(call.func), ()) for one in its.args]
+        calls = (one for one in source.of_type(ast.Call) if target in map(dotted_target, one.args))
+        given = any(code.is_model(code.kind(source, one.func)) for one in calls)
+        if is_divided and given and not any("train" in one for one in others):
+            yield Hit(node, {"graph": target, "edges": next(iter(edges))})
+
+
+_GRAPH = re.compile(r"(?:^|_)(?:adj|adjacency|a_hat|a_norm|graph|edge_index|laplacian)(?:$|_)")

@@ -219,7 +219,7 @@ def _origin(code: Code, source: Source, name: str, scope: ast.AST | None, depth:
 
 
 @warning(
-    "label_noise_or_shuffled",
+    "labels_out_of_order",
     "torch.nn.utils.rnn.pack_padded_sequence: sequences sorted by length, with everything that belongs to them",
     row="data",
 )
@@ -290,7 +290,7 @@ def _forms_of(nodes: list[ast.AST], name: str) -> set[str]:
 
 
 @warning(
-    "label_noise_or_shuffled",
+    "labels_out_of_order",
     "Python reference, slicings: a slice without a lower bound begins with the first item",
     row="data",
 )

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
 from labbook.review.expressions import names_in
-from labbook.review.gradient_flow import reached_nodes, step_loops, trains
+from labbook.review.gradient_flow import step_loops, trains
 from labbook.review.loaders import INPUTS, LABELS, LOADERS, find_loader
 from labbook.review.names import LOOPS, SCOPES, assigns, dotted_target, last_name, named_values, of_type, walk
-from labbook.review.rules.data.leaks import HELD_OUT
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -30,10 +29,6 @@ _TEXTS = re.compile(
 )
 """Names of strings, and of functions that return them: hashes of numbers are the same in each process."""
 
-_AUGMENTS = {
-    *("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation", "RandomCrop", "RandomResizedCrop", "ColorJitter"),
-    *("RandomAffine", "RandomErasing", "RandAugment", "AutoAugment", "TrivialAugmentWide", "RandomPerspective"),
-}
 _REPEATED = (
     *("save", "save_checkpoint", "load_state_dict", "set_state_dict", "load_from_checkpoint"),
     *("manual_seed", "seed_everything", "set_seed", "seed"),
@@ -151,7 +146,7 @@ def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "data": ast.unparse(value.func) + "(train)", "other": "training"})
 
 
-@warning("label_noise_or_shuffled", "numpy.random.shuffle and permutation: each call draws another order", row="data")
+@warning("labels_out_of_order", "numpy.random.shuffle and permutation: each call draws another order", row="data")
 def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
     """Inputs and labels are brought into two random orders that have nothing to do with each other."""
     found = [(*one, node) for node in source.nodes for one in _shufflings(code, source, node)]
@@ -220,8 +215,10 @@ def _labels_left(source: Source, inputs: str, shuffled: ast.AST) -> str:
 
 
 def _is_used_once(source: Source, shuffled: ast.AST) -> bool:
-    """Whether the random order of `x = x[order]` is used nowhere else."""
+    """Whether the random order of `x = x[order]` is used nowhere else, as that of `shuffle(x)` cannot be."""
     one = shuffled.value if isinstance(shuffled, ast.Assign) else None
+    if isinstance(shuffled, ast.Expr):
+        return True
     if not isinstance(one, ast.Subscript):
         return False
     order = one.slice.id if isinstance(one.slice, ast.Name) else ""
@@ -354,40 +351,3 @@ def _has_numbered_items(source: Source, name: str) -> bool:
 
 def _reads(node: ast.AST, names: set[str]) -> bool:
     return any(dotted_target(one) in names for one in ast.walk(node))
-
-
-@warning(
-    "metric_of_wrong_values",
-    "torchvision references: random transforms for training, fixed ones for evaluation",
-    row="data",
-)
-def augmented_validation(code: Code, source: Source) -> Iterator[Hit]:
-    """Held-out images get the same random augmentation as those of the training."""
-    trained: set[str] = set()
-    held_out: list[tuple[str, ast.Call]] = []
-    for name, made, _ in named_values(source):
-        for call in of_type(ast.walk(made), ast.Call) if made is not None else ():
-            how = _augmentation(code, source, call)
-            if how and HELD_OUT.search(name.lower()):
-                held_out.append((how, call))
-            elif how and "train" in name.lower():
-                trained.add(how)
-    for how, call in held_out:
-        if how in trained:
-            yield Hit(call, {"code": ast.unparse(call)})
-
-
-def _augmentation(code: Code, source: Source, call: ast.Call) -> str:
-    """What changes the items of a data set at random, as text; "" for nothing, or where a mode of the set decides."""
-    transform = argument(call, None, "transform", "transforms")
-    if transform is not None:
-        return ast.unparse(transform) if _AUGMENTS & names_in(code, source, transform) else ""
-    own = code.class_named(source, call.func)
-    found = code.method(*own, "__getitem__") if own is not None else None
-    for where, node in reached_nodes(code, found[0], found[1].body) if found is not None else ():
-        is_random = is_call(node, *_AUGMENTS) or (isinstance(node, ast.Call) and "augment" in last_name(node.func))
-        outer = [one.test for one in where.parents_of(node) if isinstance(one, (ast.If, ast.IfExp))]
-        if is_random and not any(isinstance(one, ast.Attribute) for test in outer for one in ast.walk(test)):
-            settings = [ast.unparse(one) for one in call.args if isinstance(one, ast.Constant)]
-            return " ".join([own[1].name, *settings, *(ast.unparse(one.value) for one in call.keywords)])  # type: ignore[index]
-    return ""

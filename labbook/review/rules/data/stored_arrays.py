@@ -10,7 +10,16 @@ from collections.abc import Iterator, Sequence, Set
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import number, signed_terms
-from labbook.review.names import LOOPS, assigned_pairs, dotted_target, member_key, of_type, returned_values, walk
+from labbook.review.names import (
+    LOOPS,
+    assigned_names,
+    assigned_pairs,
+    dotted_target,
+    member_key,
+    of_type,
+    returned_values,
+    walk,
+)
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -186,3 +195,24 @@ def _stored_again(place: ast.Subscript, following: Sequence[ast.stmt]) -> ast.st
         if reads or any(isinstance(one.ctx, ast.Store) and one.id in index for one in names):
             return None
     return None
+
+
+@warning(
+    "q_target_wrong",
+    "Mnih et al. 2015, Algorithm 1: state, action, reward, next state",
+    row="loop-bug",
+)
+def state_stored_twice(code: Code, source: Source) -> Iterator[Hit]:
+    """A transition has the state before the step at the place of the state after it."""
+    for call in (one for one in source.of_type(ast.Call) if is_call(one, "append", "push", "add", "store", "remember")):
+        given = call.args[0].elts if call.args and isinstance(call.args[0], ast.Tuple) else call.args
+        names = [dotted_target(one) for one in given]
+        again = next((one for one in names if one and names.count(one) > 1), "")
+        if len(names) < 4 or not re.search(r"state|obs|^s$", again):
+            continue
+        scope = source.function(call) or source.tree
+        stepped = [one for one in of_type(ast.walk(scope), ast.Assign) if is_call(one.value, "step")]
+        results = {name for one in stepped for name in assigned_names(one)} - {again}
+        unread = [one for one in results if re.search(r"next|new|_$|2$|^n?s_", one) and one not in names]
+        if unread:
+            yield Hit(call, {"code": ast.unparse(call), "state": again, "after": unread[0]})

@@ -6,11 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, is_call, receiver
+from labbook.review.call_syntax import argument, calls_of, is_call, receiver
 from labbook.review.code_index import Code, Kind
-from labbook.review.expressions import made_of
+from labbook.review.eval_loops import runs_without_gradients
+from labbook.review.expressions import made_of, number
 from labbook.review.gradient_flow import reached_nodes
-from labbook.review.names import LOOPS, Function, dotted_target, last_name, of_type
+from labbook.review.loaders import find_loader
+from labbook.review.names import LOOPS, Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -163,3 +165,35 @@ def _is_no_mean(call: ast.Call) -> bool:
     average = argument(call, None, "average")
     is_micro = isinstance(average, ast.Constant) and average.value == "micro"
     return not is_micro and bool(_NOT_MEANS.match(last_name(call.func).lower().replace("_", "")))
+
+
+_OF_ALL = (
+    *("roc_auc_score", "average_precision_score", "f1_score", "fbeta_score", "precision_score", "recall_score"),
+    *("balanced_accuracy_score", "matthews_corrcoef", "cohen_kappa_score", "r2_score", "jaccard_score"),
+)
+"""Functions of scikit-learn whose mean over batches is not their value over all samples."""
+
+
+@warning("metric_of_wrong_values", "sklearn.metrics: areas and ratios of counts are of all samples", row="loop-bug")
+def ratio_of_each_batch(code: Code, source: Source) -> Iterator[Hit]:
+    """An area under a curve, or a ratio of counts, is computed for each batch of an evaluation and averaged."""
+    for loop in source.of_type(ast.For):
+        loader = find_loader(code, source, loop.iter)
+        size = argument(loader.call, 1, "batch_size") if loader is not None else None
+        if size is None or number(size) == 1.0 or is_call(size, "len") or not runs_without_gradients(source, loop):
+            continue
+        for call in calls_of(walk(loop.body), *_OF_ALL):
+            statement = source.statement(call)
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            added = receiver(value) if is_call(value, "append") else getattr(statement, "target", None)
+            total = dotted_target(added) if added is not None else ""
+            later = (one for one in source.nodes if getattr(one, "lineno", 0) > (loop.end_lineno or 0))
+            if source.dotted(call.func).startswith("sklearn.metrics.") and any(_averages(one, total) for one in later):
+                yield Hit(call, {"metric": last_name(call.func)})
+
+
+def _averages(node: ast.AST, total: str) -> bool:
+    """Whether this divides a sum of a name, or takes the mean of its items."""
+    is_divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    is_mean = is_divided or is_call(node, "mean", "fmean", "nanmean")
+    return is_mean and bool(total) and any(dotted_target(one) == total for one in ast.walk(node))

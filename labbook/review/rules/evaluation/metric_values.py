@@ -10,7 +10,7 @@ from labbook.review.call_syntax import argument, calls_of, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import input_and_axis, names_in, number, signed_terms, without_form
 from labbook.review.keras_models import keras_activation, last_keras_layer
-from labbook.review.loaders import find_loader
+from labbook.review.loaders import LABELS, find_loader
 from labbook.review.names import assigns, dotted_target, last_name, last_names, named_values, of_type, walk
 from labbook.review.output_activation import last_operation
 from labbook.review.source_file import Source
@@ -291,7 +291,8 @@ def labels_given_second(code: Code, source: Source) -> Iterator[Hit]:
             continue
         names = [last_name(_without_calls(one)).lower() for one in node.args[:2]]
         predicted = [bool(_PREDICTED.search(name)) for name in names]
-        if last_name(node.func) in _ORDERED and predicted == [True, False] and _GIVEN.search(names[1]):
+        is_label = len(names) == 2 and (_GIVEN.search(names[1]) or LABELS.fullmatch(names[1]))
+        if last_name(node.func) in _ORDERED and predicted == [True, False] and is_label:
             yield Hit(node, {"metric": last_name(node.func), "predictions": names[0], "labels": names[1]})
 
 
@@ -352,3 +353,22 @@ def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> b
     """Whether the last layer of a Keras model is a `Dense(1)` without an activation."""
     last = last_keras_layer(code, source, model)
     return last is not None and number(argument(last, 0, "units")) == 1 and keras_activation(last) == "linear"
+
+
+@warning("metric_of_wrong_values", "torch.nn.CrossEntropyLoss: ignore_index; the same in paddle", row="loop-bug")
+def ignored_labels_counted(code: Code, source: Source) -> Iterator[Hit]:
+    """The loss leaves out labels with one number, and the accuracy divides by the count of all labels."""
+    ignored = [argument(call, None, "ignore_index") for name in _WITH_IGNORED for call in code.calls_in(source, name)]
+    names = {ast.unparse(one) for one in ignored if one is not None}
+    compared = (side for one in source.of_type(ast.Compare) for side in (one.left, *one.comparators))
+    if not names or any(ast.unparse(side) in names for side in compared):
+        return
+    for loop in source.of_type(ast.For):
+        labels = {dotted_target(one) for one in loop.target.elts[-1:]} if isinstance(loop.target, ast.Tuple) else set()
+        counts = (one for one in of_type(walk(loop.body), ast.AugAssign) if is_call(one.value, "numel"))
+        for node in counts if find_loader(code, source, loop.iter) is not None else ():
+            if dotted_target(receiver(node.value) or node) in labels - {""}:  # type: ignore[arg-type]
+                yield Hit(node, {"code": ast.unparse(node), "ignored": next(iter(names))})
+
+
+_WITH_IGNORED = ("CrossEntropyLoss", "cross_entropy", "NLLLoss", "nll_loss")

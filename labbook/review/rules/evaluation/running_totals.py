@@ -8,15 +8,16 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code, Kind
+from labbook.review.eval_loops import runs_without_gradients
 from labbook.review.expressions import AS_IS, constant, number, without_form
 from labbook.review.loaders import find_loader
 from labbook.review.names import (
     LOOPS,
     SCOPES,
+    assigned_pairs,
     assigns,
     dotted_target,
     last_name,
-    last_names,
     loop_of,
     member_key,
     of_type,
@@ -43,19 +44,21 @@ def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
         loader = find_loader(code, source, loop.iter)
         if loader is None:
             continue
-        is_evaluation = _is_evaluation(source, loop) and _has_batches(code, loader)
-        for statement in (one for one in loop.body if isinstance(one, ast.Assign)):
-            name = dotted_target(statement.targets[0])
+        is_evaluation = runs_without_gradients(source, loop) and _has_batches(code, loader)
+        given = [(one, *pair) for one in loop.body if isinstance(one, ast.Assign) for pair in assigned_pairs(one)]
+        for statement, target, its in given:
+            name = dotted_target(target)
             start = code.value(source, name, loop) if name else None
             names = [one for one in of_type(walk(loop.body), ast.Name) if one.id == name]
             is_total = start is not None and number(start) == 0.0
-            is_measured = is_total and any(is_call(one, "sum", "item") for one in walk([statement]))
-            is_measured |= is_evaluation and _is_value_of_batch(statement.value)
+            is_measured = is_total and its is not None and any(is_call(one, "sum", "item") for one in walk([its]))
+            is_measured |= is_evaluation and its is not None and _is_value_of_batch(its)
             added = [one for one in loop.body if isinstance(one, ast.AugAssign) and dotted_target(one.target) == name]
-            is_reset = number(statement.value) == 0.0 and bool(added) and statement.lineno < added[0].lineno
+            is_reset = number(its) == 0.0 and bool(added) and statement.lineno < added[0].lineno
             is_only = len(names) == 1 + len(added)
             if name and (is_measured or is_reset) and is_only and _is_read_after(source, loop, name):
                 yield Hit(statement, {"total": name, "code": ast.unparse(statement)})
+                break
 
 
 @warning("loop_left_early", "Python reference: break and return leave the loop", tier=1, row="loop-bug")
@@ -91,16 +94,6 @@ def _is_value_of_batch(node: ast.expr) -> bool:
     made = without_form(node)
     is_mean = is_call(made, "mean") and not made.args and not made.keywords
     return is_mean or (isinstance(made, ast.Call) and bool(_MEASURES.search(last_name(made.func).lower())))
-
-
-def _is_evaluation(source: Source, loop: ast.For) -> bool:
-    """Whether a loop runs over all batches without gradients."""
-    if any(isinstance(one, ast.Break) for one in walk(loop.body)):
-        return False
-    function = source.function(loop)
-    blocks = [item.context_expr for one in source.parents_of(loop) for item in getattr(one, "items", ())]
-    decorators = function.decorator_list if function is not None else []
-    return any(last_names(one) & {"no_grad", "inference_mode"} for one in (*blocks, *decorators))
 
 
 def _has_batches(code: Code, loader: Kind) -> bool:
@@ -158,12 +151,15 @@ def _is_written_before(source: Source, loop: ast.For, node: ast.AST, name: str) 
 
 
 def _is_wrong_length(code: Code, source: Source, loader: Kind, counted: ast.expr) -> bool:
-    """Whether this is another loader, or the data set of a loader that drops its last batch."""
+    """Whether this is another loader or its data set, or the data set of a loader that drops its last batch."""
     other = find_loader(code, source, counted)
     if other is not None:
         return other.call is not loader.call
     drops, data = argument(loader.call, None, "drop_last"), argument(loader.call, 0, "dataset")
     is_dropped = isinstance(drops, ast.Constant) and drops.value is True
+    if isinstance(data, ast.Name) and isinstance(counted, ast.Name) and data.id != counted.id:
+        calls = [*code.calls_in(source, "DataLoader")]
+        return counted.id in {dotted_target(one) for call in calls for one in call.args[:1] if call is not loader.call}
     return is_dropped and data is not None and ast.unparse(counted) == ast.unparse(data)
 
 

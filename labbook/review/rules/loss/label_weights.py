@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import both_orders, made_of, names_in, number
 from labbook.review.gradient_flow import is_under_no_grad
@@ -46,17 +46,29 @@ def _reads(body: list[ast.stmt], name: str) -> list[ast.AST]:
 
 
 def _share_of_mixing(node: ast.AST) -> str:
-    """The name of the share in `share * x + (1 - share) * x[order]`, or ""."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+    """The name of the share in `share * x + (1 - share) * x[order]`, in any order of factors; or ""."""
+    if is_call(node, "add") and len(node.args) == 1:  # `x.mul(share).add(x[order], alpha=1 - share)`
+        first, rest = receiver(node), argument(node, None, "alpha")
+        if not is_call(first, "mul") or not first.args or rest is None:
+            return ""
+        parts = [(receiver(first), first.args[0]), (node.args[0], rest)]
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sides = [one for one in (node.left, node.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)]
+        parts = [(one.right, one.left) for one in sides]
+    else:
         return ""
-    sides = [one for one in (node.left, node.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)]
-    if len(sides) != 2:
+    return _share_of_parts(parts) or _share_of_parts([(factor, rows) for rows, factor in parts if rows is not None])
+
+
+def _share_of_parts(parts: list[tuple[ast.expr | None, ast.expr]]) -> str:
+    """The name of the share, of two pairs of rows and the factor that they have."""
+    if len(parts) != 2:
         return ""
-    shares = [dotted_target(sides[0].left), ast.unparse(sides[1].left)]
-    first, second = dotted_target(sides[0].right), sides[1].right
+    (first, share), (second, rest) = parts
     again = isinstance(second, ast.Subscript) and not isinstance(second.slice, (ast.Slice, ast.Constant, ast.Tuple))
-    is_mixed = again and first and dotted_target(second.value) == first  # type: ignore[attr-defined]
-    return shares[0] if is_mixed and shares[1] in (f"1 - {shares[0]}", f"1.0 - {shares[0]}") else ""
+    name = dotted_target(share)
+    is_mixed = again and first is not None and dotted_target(first) == dotted_target(second.value) != ""  # type: ignore[union-attr]
+    return name if is_mixed and ast.unparse(rest) in (f"1 - {name}", f"1.0 - {name}") else ""
 
 
 def _is_result_read(code: Code, end: ast.AST | None, function: Function, share: str) -> bool:
@@ -103,7 +115,7 @@ def _ratio(code: Code, source: Source, node: ast.expr) -> ast.BinOp | None:
             inner = inner.elts[0]
         made = code.made(source, inner)
     while isinstance(made, ast.BinOp) and isinstance(made.op, ast.Mult):  # by a number, as that of the classes
-        made = next((one for one, other in both_orders(made) if number(other) is not None), None)
+        made = code.made(source, next((one for one, other in both_orders(made) if number(other) is not None), None))
     return made if isinstance(made, ast.BinOp) and isinstance(made.op, ast.Div) else None
 
 
@@ -121,12 +133,17 @@ def _is_frequency(code: Code, source: Source, weight: ast.expr) -> bool:
     share = _ratio(code, source, weight)
     if share is None or not isinstance(share.left, (ast.Name, ast.Call)):
         return False
-    counted = names_in(code, source, share.left) & {"bincount", "Counter", "value_counts"}
+    counted = bool(names_in(code, source, share.left) & {"bincount", "Counter", "value_counts"})
+    # `[(labels == k).sum() for k in range(3)]`
+    listed = list(of_type(made_of(code, source, share.left), ast.ListComp))
+    counted |= any(
+        is_call(one, "sum") and isinstance(receiver(one), ast.Compare) for all_ in listed for one in ast.walk(all_.elt)
+    )
     total = share.right
     is_total = last_name(getattr(total, "func", total)) in ("len", "sum") and not isinstance(
         source.parents[share], SCOPES
     )
-    return bool(counted) and is_total and not _has_division(code, source, share.left)
+    return counted and is_total and not _has_division(code, source, share.left)
 
 
 def _has_division(code: Code, source: Source, node: ast.expr) -> bool:

@@ -12,7 +12,8 @@ from labbook.review.names import dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
-_ENDS = re.compile(r"(?:^|_)(?:d|dones?|is_done|terminals?|terminated|not_dones?|ended|over)(?:$|_)", re.IGNORECASE)
+_ENDS = re.compile(r"(?:^|_)(?:b?d|b?dones?|is_done|terminals?|terminated|not_dones?|ended|over)(?:$|_)", re.IGNORECASE)
+_REWARD = re.compile(r"(?:^|_)(?:b?r|b?rews?|b?rewards?)(?:$|_)", re.IGNORECASE)
 
 
 @warning(
@@ -91,7 +92,9 @@ def _bootstrapped(body: list[ast.stmt], after: int, into: bool = False) -> ast.A
         if not isinstance(node.op, ast.Add) or node.lineno < after:
             continue
         for side, other in both_orders(node):
-            is_reward = re.search(r"(?:^|_)(?:r|rew|rewards?)(?:$|_)", dotted_target(without_form(side)), re.IGNORECASE)
+            is_reward = re.search(
+                r"(?:^|_)(?:b?r|b?rews?|b?rewards?)(?:$|_)", dotted_target(without_form(side)), re.IGNORECASE
+            )
             text = ast.unparse(other)
             if is_reward and isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult) and "1 -" not in text:
                 return node
