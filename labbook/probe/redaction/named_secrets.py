@@ -33,7 +33,7 @@ def _compile():
     # `"--api-key", type=str, default=`, `api_key: str = field(default=`.
     _compiled["far"] = re.compile(
         close
-        + r"(?:(\s(?:for|of)\s[\w.@-]{1,40}\s?:\s{1,4}|\s?\([^()]{1,40}\)\s?[:=]\s{0,4})|\s{0,3}\.{3,}\s{1,4}"
+        + r"(?:(\s(?:for|of)\s[\w.@-]{1,40}\s?:\s{1,4}|\s?\([^()]{1,40}\)\s?(?:[:=]|is\s)\s{0,4})|\s{0,3}\.{3,}\s{1,4}"
         + r"|(?:\s{1,4}|\s{0,4},\s{0,4}|</\w{1,20}>\s{0,8}<)[\"']?value[\"']?\s?[:=>]\s{0,4}"
         + r"|,"
         + default

@@ -12,8 +12,8 @@ _RULES_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.js
 # What may be before a credential: anything but the tail of a longer word. In escaped text the last letter of an
 # escape (`\n`, `%3D`, `\u003d`) is no such tail.
 _EDGES = {
-    "word": r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2}))",
-    "token": r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2}))",
+    "word": r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2})|(?<=[\[;][0-9]m)|(?<=[\[;][0-9]{2}m))",
+    "token": r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2})|(?<=[\[;][0-9]m)|(?<=[\[;][0-9]{2}m))",
     "none": "",
 }
 
