@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from itertools import pairwise
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
 from labbook.fixes.fix_ranking import HISTORY, is_named, list_messages, normalize_name
@@ -18,6 +21,9 @@ _LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|
 """Names of options that set how long a training takes. Source: chosen by us, from those of common trainers."""
 
 _SEED = re.compile(r"(?<![a-z])seeds?(?![a-z])", re.IGNORECASE)
+_ALIKE = 0.5
+"""Similarity of a line and the one that replaced it. Source: chosen by us."""
+
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
@@ -99,8 +105,8 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     A seed is left out where anything else differs, unless the failure names it: another one cures no failure that has a
     cause.
     """
-    messages = list_messages(failed)
-    unseeded = [change for change in changes if not _SEED.search(change.what) or is_named(change, messages)]
+    is_seed_named = any(map(_SEED.search, list_messages(failed)))
+    unseeded = [change for change in changes if is_seed_named or not _SEED.search(_name_of_seed(change))]
     changes = unseeded if any(change.kind != "metric" for change in unseeded) else changes
     configs = [change for change in changes if change.kind == "config"]
     lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
@@ -118,6 +124,51 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
         return name in words or (name in in_code and has_values)
 
     return [change for change in changes if not is_double(change)]
+
+
+def _name_of_seed(change: Change) -> str:
+    """Returns the name of what a change sets, of a line of a configuration its key."""
+    lines = "\n".join(line for side in changed_lines(change.detail) for line in side) if change.kind == "config" else ""
+    return "" if "\n" in lines.partition("\n")[2] else lines.partition(":")[0] or change.what
+
+
+def split_changes(changes: Iterable[Change]) -> list[Change]:
+    """Returns the changes of files as one for each place; where lines were replaced by as many, for each line."""
+    pieces: list[Change] = []
+    for change in changes:
+        removed, added = changed_lines(change.detail)
+        is_split = change.kind in ("code", "config") and "\n@@ " in change.detail and not {*removed} & {*added}
+        pieces += [_make_piece(change, part) for part in _find_places(change.detail)] if is_split else [change]
+    return pieces
+
+
+def _find_places(diff: str) -> list[list[str]]:
+    """Returns the changed lines of a diff that are beside each other, with an unchanged line before and after."""
+    lines = [line for line in diff.splitlines() if line[:3] not in ("---", "+++")]
+    bounds = [n for n in range(len(lines) + 1) if (lines[n : n + 1] or " ")[0][:1] not in ("-", "+")]
+    places = []
+    for before, after in pairwise([-1, *bounds]):
+        if after - before < 2:
+            continue
+        block = lines[before + 1 : after]
+        around = [[line for line in lines[at : at + 1] if at >= 0 and line[:1] == " "] for at in (before, after)]
+        old, new = ([line for line in block if line[0] == sign] for sign in "-+")
+        alike = len(old) == len(new) and all(
+            SequenceMatcher(None, a[1:], b[1:]).ratio() > _ALIKE for a, b in zip(old, new, strict=True)
+        )
+        rows = [[a, b] for a, b in zip(old, new, strict=True)] if alike else [block]
+        places += [[*around[0], *row, *around[1]] for row in rows]
+    return places
+
+
+def _make_piece(change: Change, lines: Sequence[str]) -> Change:
+    """Returns the change of one place; that of one line of a configuration has the values of its key."""
+    piece = replace(change, detail="\n".join(["", "@@ @@", *lines]))
+    removed, added = changed_lines(piece.detail)
+    if change.kind == "code" or len(removed) != 1 or len(added) != 1:
+        return piece
+    before, now = (re.split(r"\s*[:=]\s*", line, maxsplit=1)[-1].strip(" \"',") for line in (*removed, *added))
+    return replace(piece, before=before, now=now)
 
 
 def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change, ...]:

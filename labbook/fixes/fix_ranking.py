@@ -20,6 +20,7 @@ from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
 
 _OPTIONS = ("argument", "config")
+_VALUED = (*_OPTIONS, "environment")
 
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
 """Kinds of changes, in the order in which people usually change them."""
@@ -31,7 +32,11 @@ NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml",
 
 _NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 
-_PRINTS = re.compile(r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$")
+_PRINTS = re.compile(
+    r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$"
+    r"|[rRuUbB]?(\"\"\"|'''|\"|').*\1$"
+)
+"""Lines that print or log something, and texts that stand alone: docstrings."""
 
 _DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
 _MANY_LINES = 6
@@ -41,6 +46,7 @@ _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
 _WORDS = re.compile(r"[A-Za-z_]\w+")
+_QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
 
 def order_candidates(
@@ -55,16 +61,21 @@ def order_candidates(
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
     ended = [raised for raised in failed.exceptions if raised.ended_process]
     messages, lines = list_messages(failed), _list_failing_lines(failed)
-    numbers = set(_NUMBERS.findall("\n".join(messages))) - {"0", "1"}
-    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
+    evidence = [text for finding in failed.findings for text in finding.evidence]
+    named, seen = (set(_NUMBERS.findall("\n".join(texts))) - {"0", "1"} for texts in (messages, evidence))
+    quoted = {part[1:-1] for text in messages for part in _QUOTED.findall(text)}
+    said = _find_words("\n".join(messages))
+    patterns = _list_patterns(symptoms, catalogue)
     specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
     modules = map_modules(now)
     loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
     taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
 
+    def has_number(change: Change, numbers: Collection[str]) -> bool:
+        return change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
+
     def is_likely(change: Change) -> bool:
-        has_number = change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
-        return has_number or any(matches_cure(change, pattern) for pattern in specific)
+        return has_number(change, named | seen) or any(matches_cure(change, pattern) for pattern in specific)
 
     is_some_likely = any(map(is_likely, ranked))
     dotted = messages if any("Import" in e.type or "Module" in e.type for e in ended) else []
@@ -74,26 +85,30 @@ def order_candidates(
         as_named = [change, *(replace(change, what=name) for name in modules.get(change.what, ()))]
         keys = [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
         texts = plain if change.kind == "package" else messages
-        if any(is_named(one, texts) for one in (*as_named, *keys)):
-            return 1 if change.kind == "argument" and change.now else 0
+        is_in_line = any(is_named(one, lines) for one in (change, *keys))
+        if change.kind != "code" and any(is_named(one, texts) for one in (*as_named, *keys)):
+            return -1 if is_in_line else 1 if change.kind == "argument" and change.now else 0
         if change.kind in (*_OPTIONS, "environment"):
             is_other_name = change.kind == "argument" and change.now in taken_out
-            if is_other_name or any(is_named(one, lines) for one in (change, *keys)):
-                return 1
+            if is_other_name or is_in_line:
+                return -1 if is_in_line and any(matches_cure(change, pattern) for pattern in specific) else 1
+        if change.kind == "code":
+            return _code_distance(change, lines, quoted, messages)
         if is_likely(change):
             return 2
-        if change.kind == "code":
-            is_changed_there = any(line.strip() in changed_lines(change.detail)[0] for line in lines if line.strip())
-            return 0 if is_changed_there else 5 if change.what in HISTORY or _only_prints(change) else 2
         if change.kind == "input" or (change.kind in _OPTIONS and not ended and not is_some_likely):
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
 
-    by_distance = [(distance(change), change) for change in ranked]
-    ordered = sorted(by_distance, key=lambda pair: pair[0])
+    def order(pair: tuple[int, Change]) -> tuple[int, bool, int, int]:
+        removed, added = changed_lines(pair[1].detail) if pair[1].kind == "code" else ([], [])
+        words = len(said & _find_words("\n".join((*removed, *added))))
+        return pair[0], not has_number(pair[1], named), _page_order(pair[1], patterns), -words
+
+    ordered = sorted([(distance(change), change) for change in ranked], key=order)
     # Where the failure names something, or its line was changed, code elsewhere is only counted.
     nearest = ordered[0][0] if ordered else 0
-    farthest = max(2, nearest) if nearest else 1
+    farthest = max(2, nearest) if nearest > 0 else nearest + 1
     return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
 
 
@@ -112,19 +127,46 @@ def rank_changes(
         failing_files: Files of the user's code on the way to the failing line, innermost first.
     """
     candidates = [change for change in changes if change.kind != "metric" and not _is_unrelated(change)]
-    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
+    patterns = _list_patterns(symptoms, catalogue)
     files = [path.replace("\\", "/") for path in failing_files]
 
     def order(change: Change) -> tuple[int, int, int, int]:
-        by_page = next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
-        if change.kind == "code" and change.what in HISTORY:
-            by_page = len(patterns)
+        by_page = _page_order(change, patterns)
         by_place = next((n for n, path in enumerate(files) if _is_file(change, path)), len(files))
         kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
         kind += len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
         return by_page, by_place, kind, sum(map(len, changed_lines(change.detail)))
 
     return tuple(sorted(candidates, key=order))
+
+
+def _list_patterns(symptoms: Sequence[str], catalogue: Mapping[str, Symptom]) -> list[str]:
+    return [pattern for name in symptoms if name in catalogue for pattern in catalogue[name].cured_by]
+
+
+def _page_order(change: Change, patterns: Sequence[str]) -> int:
+    """Returns the place of a difference in what the pages of the symptoms list as cures."""
+    if change.kind == "code" and change.what in HISTORY:
+        return len(patterns)
+    return next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
+
+
+def _code_distance(change: Change, lines: Sequence[str], quoted: set[str], messages: Sequence[str]) -> int:
+    """Returns the distance of a change of code: 0 in the failing line or of what the message quotes, 1 beside it."""
+    if change.what in HISTORY:
+        return 5
+    removed, added = changed_lines(change.detail)
+    failing = {line.strip() for line in lines if line.strip()}
+    old, new = ("\n".join(part) for part in (removed, added))
+    names = _find_words(old) ^ _find_words(new)
+    if not failing.isdisjoint(removed) or any(text in old and text not in new for text in quoted):
+        return 0
+    if names & quoted or is_named(change, messages):
+        return 0
+    if _only_prints(change):
+        return 5
+    around = {line[1:].strip() for line in change.detail.splitlines() if line[:1] == " "}
+    return 1 if not removed and not failing.isdisjoint(around) else 2
 
 
 def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, ...], int]:
@@ -184,9 +226,11 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
 
     The value that an option had is as good as its name where it is a word: a path that was not found.
     """
-    name = change.what.split(" ")[0].lstrip("-")
+    if change.kind == "input":
+        return any(_names_path(text, change.what) for text in texts)
+    name = change.what.split(" ")[-1 if change.kind == "environment" else 0].lstrip("-")
     names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
-    names |= {change.before} if change.kind == "argument" and re.search(r"[^\W\d_]{3}", change.before) else set()
+    names |= {change.before} if change.kind in _VALUED and re.search(r"[^\W\d_]{3}", change.before) else set()
     names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
     either = "|".join(sorted(names))
     # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
@@ -196,6 +240,15 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
         else None
     )
     return pattern is not None and any(pattern.search(text) for text in texts)
+
+
+def _names_path(text: str, path: str) -> bool:
+    """Whether a text has a path or the end of one, not the same name in another folder."""
+    file = PurePosixPath(path.replace("\\", "/"))
+    words = re.findall(rf"(?<![\w.-])[\w./\\~-]*{re.escape(file.name)}(?![\w-])", text) if file.name else []
+    ends = [[part for part in re.split(r"[/\\]", word) if part not in ("", ".", "..", "~")] for word in words]
+    own = [part for part in file.parts if part not in ("/", "..", "~")]
+    return any(end[-size:] == own[-size:] for end in ends for size in [min(len(end), len(own))])
 
 
 def normalize_name(name: str) -> str:
@@ -242,7 +295,7 @@ def _without_prints(change: Change) -> tuple[Change, int]:
 
 
 def _only_prints(change: Change) -> bool:
-    """Whether a change of code is in lines alone that print or log something."""
+    """Whether a change of code is in lines alone that print or log something, or are docstrings."""
     removed, added = changed_lines(change.detail)
     return bool(removed or added) and all(_PRINTS.match(line) for line in (*removed, *added))
 
