@@ -45,6 +45,9 @@ _MANY_LINES = 6
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
+_USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": "weight_decay", "nw": "num_workers"}
+"""Names of options -> the names that the pages of symptoms use."""
+
 _WORDS = re.compile(r"[A-Za-z_]\w+")
 _QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
@@ -100,10 +103,12 @@ def order_candidates(
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
 
-    def order(pair: tuple[int, Change]) -> tuple[int, bool, int, int]:
-        removed, added = changed_lines(pair[1].detail) if pair[1].kind == "code" else ([], [])
-        words = len(said & _find_words("\n".join((*removed, *added))))
-        return pair[0], not has_number(pair[1], named), _page_order(pair[1], patterns), -words
+    def order(pair: tuple[int, Change]) -> tuple[int, bool, int, int, int]:
+        parts = changed_lines(pair[1].detail) if pair[1].kind == "code" else ([], [])
+        old, new = (_find_words("\n".join(part)) for part in parts)
+        # What was exchanged says more than what is on both sides.
+        shared = -len(said & (old ^ new)), -len(said & old & new)
+        return pair[0], not has_number(pair[1], named), _page_order(pair[1], patterns), *shared
 
     ordered = sorted([(distance(change), change) for change in ranked], key=order)
     # Where the failure names something, or its line was changed, code elsewhere is only counted.
@@ -158,7 +163,7 @@ def _code_distance(change: Change, lines: Sequence[str], quoted: set[str], messa
     removed, added = changed_lines(change.detail)
     failing = {line.strip() for line in lines if line.strip()}
     old, new = ("\n".join(part) for part in (removed, added))
-    names = _find_words(old) ^ _find_words(new)
+    names = set(_WORDS.findall(old)) ^ set(_WORDS.findall(new))
     if not failing.isdisjoint(removed) or any(text in old and text not in new for text in quoted):
         return 0
     if names & quoted or is_named(change, messages):
@@ -218,7 +223,7 @@ def list_names(change: Change) -> list[str]:
         names += [normalize_name(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
     if change.kind == "argument" and change.what == "command":
         names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
-    return names
+    return names + [_USUAL[word] for name in names for word in _USUAL if name == word or name.endswith("_" + word)]
 
 
 def is_named(change: Change, texts: Iterable[str]) -> bool:
@@ -301,7 +306,7 @@ def _only_prints(change: Change) -> bool:
 
 
 def _find_words(text: str) -> set[str]:
-    return {word for word in _WORDS.findall(text) if not keyword.iskeyword(word)}
+    return {word.lower() for word in _WORDS.findall(text) if not keyword.iskeyword(word)}
 
 
 def _is_file(change: Change, path: str) -> bool:

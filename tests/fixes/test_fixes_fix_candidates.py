@@ -384,6 +384,8 @@ READ = Change("input", "sets/blobs.npz", "", "3 kB")
 DOC = _diff("features.py", "def f(a):", '"""Mean 0."""').detail.replace("-def f(a):\n", "")
 FEATURES = Change("code", "features.py", "", "+1 -0 lines", DOC)
 TABLE = _diff("houses.csv", "98,11,n/a", "98,11,529.3")
+RATE_OPTION = Change("argument", "--base-learning-rate", "9", "0.1")
+CAST = _rewritten("code", "a.ipynb", ("opt = Adam(lr=0.02)", "opt = Adam(lr=0.01)"), ("y = t.float()", "y = t.long()"))
 LAYER = _rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropout(p=p)"),
                    ("self.fc1 = nn.Linear(4, n)", "self.fc1 = nn.Linear(16, n)"))  # fmt: skip
 
@@ -400,6 +402,8 @@ LAYER = _rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropo
         (run("failed", symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", evidence=("ids: [16, 96]",)),),
              exceptions=_crash("IndexError", "index out of range").exceptions), ("code",), [LAYERS, BLOCK], ("48",), 1),
         (_crash("RuntimeError", "shapes differ: x, fc1.weight"), ("code",), [LAYER], (LAYER.now, LAYER.now), 2),
+        (_crash("RuntimeError", "expected Long but found Float"), ("code",), [CAST], (CAST.now, CAST.now), 2),
+        (_crash("RuntimeError", "no"), ("option:*lr*",), [EPOCHS, RATE_OPTION], ("0.1",), 1),
     ],
 )  # fmt: skip
 def test_each_place_of_a_file_is_a_difference_and_the_one_that_the_failure_names_is_first(
@@ -409,7 +413,7 @@ def test_each_place_of_a_file_is_a_difference_and_the_one_that_the_failure_names
     ordered, count = order_candidates(pieces, failed, run(), ("s",), {"s": symptom("s", *cured_by)})
 
     assert tuple(piece.now for piece in ordered[: len(first)]) == first and count == touching
-    assert ordered[0] is not HOST and "Dropout" not in ordered[0].detail
+    assert ordered[0] is not HOST and "Dropout" not in ordered[0].detail and "Adam" not in ordered[0].detail
 
 
 def test_an_option_that_the_message_and_the_failing_line_name_is_shown_alone():
