@@ -26,6 +26,8 @@ def redactor():
     [
         ("env:\n- name: DB_PASSWORD\n  value: @\n", "kestrel$CptQeC"),
         ("the token (expires soon) is @\n", "o7GzLbUAXPMWrj9LSw6txtW2TL0Q5LFuUbO2LIWM"),
+        ("the api key for runs is @\n", "yQ00dBZ56taoIIq1f2udU0CehEOXrgci"),
+        ("password: |\n  @\n", "quartz!BInsxM"),
         ("--set secrets.judge=@\n", "Q1xJsN9FTmRoLCBeGtPNOzdbdTRYPABiupkPA622"),
         ('{"log": "\\u001b[0;36m@\\u001b[0m"}', "ghp_LIQG3h6GtLN0deruroBh8mKL2V0KaqNKURae"),
         ("'\\x1b[1m@'", "ghp_LIQG3h6GtLN0deruroBh8mKL2V0KaqNKURae"),
