@@ -49,6 +49,7 @@ _USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": 
 """Names of options -> the names that the pages of symptoms use."""
 
 _WORDS = re.compile(r"[A-Za-z_]\w+")
+_SHAPE = re.compile(r"[\[(]\d+(?:,\s*\d+)*,?[\])]")
 _QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
 
@@ -65,7 +66,9 @@ def order_candidates(
     ended = [raised for raised in failed.exceptions if raised.ended_process]
     messages, lines = list_messages(failed), _list_failing_lines(failed)
     evidence = [text for finding in failed.findings for text in finding.evidence]
-    named, seen = (set(_NUMBERS.findall("\n".join(texts))) - {"0", "1"} for texts in (messages, evidence))
+    # A number of a shape may be that of any option: of the batch size, too.
+    texts = [_SHAPE.sub(" ", text) for text in messages], [*messages, *evidence]
+    named, seen = (set(_NUMBERS.findall("\n".join(part))) - {"0", "1"} for part in texts)
     quoted = {part[1:-1] for text in messages for part in _QUOTED.findall(text)}
     said = _find_words("\n".join(messages))
     patterns = _list_patterns(symptoms, catalogue)
@@ -78,7 +81,7 @@ def order_candidates(
         return change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
 
     def is_likely(change: Change) -> bool:
-        return has_number(change, named | seen) or any(matches_cure(change, pattern) for pattern in specific)
+        return has_number(change, seen) or any(matches_cure(change, pattern) for pattern in specific)
 
     is_some_likely = any(map(is_likely, ranked))
     dotted = messages if any("Import" in e.type or "Module" in e.type for e in ended) else []
