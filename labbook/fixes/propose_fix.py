@@ -131,12 +131,9 @@ def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposa
     pieces, touching = order_candidates(candidates, failed, now, proposal.symptoms, known)
     shown, lines = focus_lines(pieces[:touching], failed)
     more = lines + sum(map(count_changes, pieces[touching:]))
-    places = [(piece.kind, piece.what) for piece in pieces]
-    ordered = sorted(
-        (change for change in changes if (change.kind, change.what) in places),
-        key=lambda change: places.index((change.kind, change.what)),
-    )
-    return replace(proposal, changes=tuple(ordered), shown=shown, more=more)
+    files = dict.fromkeys(piece.what for piece in pieces if piece.kind == "code" and "\n@@ " in piece.detail)
+    whole = {change.what: change.detail for change in changes if change.kind == "code"}
+    return replace(proposal, changes=pieces, shown=shown, more=more, diff="\n".join(whole[name] for name in files))
 
 
 def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:

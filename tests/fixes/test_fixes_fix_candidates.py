@@ -398,7 +398,7 @@ LAYER = _rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropo
          [HOST, CONFIG, STEP], "+  batch_size: 4", 2),
         (_crash("FileNotFoundError", "No such file: 'sets/v2/blobs.npz'"), (), [READ, CONFIG], "+  root: ./sets", 1),
         (_crash("FileNotFoundError", "No such file: '../daten/houses.csv'"), (), [RATE, ROOT], ROOT, 1),
-        (_crash("ValueError", "could not convert string to float: 'n/a'"), ("code",), [FEATURES, TABLE], "+98,11,529", 1),
+        (_crash("ValueError", "could not convert string to float: 'n/a'"), ("code",), [FEATURES, TABLE], "+98,11", 1),
         (run("failed", symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", evidence=("ids: [16, 96]",)),),
              exceptions=_crash("IndexError", "index out of range").exceptions), ("code",), [LAYERS, BLOCK], BLOCK, 1),
         (_crash("RuntimeError", "shapes differ: x, fc1.weight"), ("code",), [LAYER], "+self.fc1", 2),
