@@ -21,6 +21,7 @@ _LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|
 """Names of options that set how long a training takes. Source: chosen by us, from those of common trainers."""
 
 _SEED = re.compile(r"(?<![a-z])seeds?(?![a-z])", re.IGNORECASE)
+_SEED_VALUE = re.compile(r"(?<=seed)\W{1,4}\d+", re.IGNORECASE)
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
@@ -106,7 +107,7 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     cause.
     """
     is_seed_named = any(map(_SEED.search, list_messages(failed)))
-    unseeded = [change for change in changes if is_seed_named or not _SEED.search(_name_of_seed(change))]
+    unseeded = [change for change in changes if is_seed_named or not _sets_seed(change)]
     changes = unseeded if any(change.kind != "metric" for change in unseeded) else changes
     configs = [change for change in changes if change.kind == "config"]
     lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
@@ -126,10 +127,12 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     return [change for change in changes if not is_double(change)]
 
 
-def _name_of_seed(change: Change) -> str:
-    """Returns the name of what a change sets, of a line of a configuration its key."""
-    lines = "\n".join(line for side in changed_lines(change.detail) for line in side) if change.kind == "config" else ""
-    return "" if "\n" in lines.partition("\n")[2] else lines.partition(":")[0] or change.what
+def _sets_seed(change: Change) -> bool:
+    """Whether a change sets nothing but a seed, by its name or by its lines."""
+    removed, added = ("\n".join(part) for part in changed_lines(change.detail))
+    if not removed and not added:
+        return bool(_SEED.search(change.what))
+    return bool(_SEED.search(removed)) and _SEED_VALUE.sub("", removed) == _SEED_VALUE.sub("", added)
 
 
 def split_changes(changes: Iterable[Change]) -> list[Change]:

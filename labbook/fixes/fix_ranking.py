@@ -48,7 +48,9 @@ _ALIKE = 0.5
 _USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": "weight_decay", "nw": "num_workers"}
 """Names of options -> the names that the pages of symptoms use."""
 
-_WORDS = re.compile(r"[A-Za-z_]\w+")
+_WORDS = re.compile(r"[A-Za-z_]\w+|[-+*/|&]=")
+_LIBRARY = re.compile(r"\b(?:torch|paddle|numpy|np|nn)(?:\.\w+)*\b")
+_CODE_SPAN = re.compile(r"`[^`]+`")
 _SHAPE = re.compile(r"[\[(]\d+(?:,\s*\d+)*,?[\])]")
 _QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
@@ -70,7 +72,10 @@ def order_candidates(
     texts = [_SHAPE.sub(" ", text) for text in messages], [*messages, *evidence]
     named, seen = (set(_NUMBERS.findall("\n".join(part))) - {"0", "1"} for part in texts)
     quoted = {part[1:-1] for text in messages for part in _QUOTED.findall(text)}
-    said = _find_words("\n".join(messages))
+    said = _find_words("\n".join(_LIBRARY.sub(" ", text) for text in messages))
+    pages = [catalogue[name].wording_in("en") for name in symptoms if name in catalogue]
+    advice = [text for page in pages for text in (*page.why, *page.attempts)]
+    advised = _find_words("\n".join(code for text in advice for code in _CODE_SPAN.findall(text)))
     patterns = _list_patterns(symptoms, catalogue)
     specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
     modules = map_modules(now)
@@ -110,7 +115,7 @@ def order_candidates(
         parts = changed_lines(pair[1].detail) if pair[1].kind == "code" else ([], [])
         old, new = (_find_words("\n".join(part)) for part in parts)
         # What was exchanged says more than what is on both sides.
-        shared = -len(said & (old ^ new)), -len(said & old & new)
+        shared = -len((said | advised) & (old ^ new)), -len(said & old & new)
         return pair[0], not has_number(pair[1], named), _page_order(pair[1], patterns), *shared
 
     ordered = sorted([(distance(change), change) for change in ranked], key=order)

@@ -387,6 +387,7 @@ TABLE = _diff("houses.csv", "98,11,n/a", "98,11,529.3")
 RATE_OPTION = Change("argument", "--base-learning-rate", "9", "0.1")
 SIZE_64 = Change("argument", "--size", "64", "32")
 CAST = _rewritten("code", "a.ipynb", ("opt = Adam(lr=0.02)", "opt = Adam(lr=0.01)"), ("y = t.float()", "y = t.long()"))
+INPLACE = _rewritten("code", "a.py", ("for e in range(n)", "for e in range(1, n)"), ("h += f(h)", "h = h + f(h)"))
 LAYER = _rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropout(p=p)"),
                    ("self.fc1 = nn.Linear(4, n)", "self.fc1 = nn.Linear(16, n)"))  # fmt: skip
 
@@ -421,6 +422,25 @@ def test_an_option_that_the_message_and_the_failing_line_name_is_shown_alone():
     failed = _crash("RuntimeError", "no such device: cuda", "net = Net(args.width).to(args.device)")
     device, width = Change("argument", "--device", "cuda", "cpu"), Change("argument", "--width", "64", "80")
     assert order_candidates([width, device], failed, run(), (), {}) == ((device, width), 1)
+
+
+def test_code_that_the_page_of_the_symptom_shows_is_before_other_code():
+    page = replace(symptom("s", "code"), wording={"en": Wording("s", why=("`x += y` changed it.",))})
+    pieces = split_changes([INPLACE])
+    ordered, _ = order_candidates(pieces, _crash("RuntimeError", "modified"), run(), ("s",), {"s": page})
+    assert "-h += f(h)" in ordered[0].detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_kept"),
+    [
+        ("torch.manual_seed(5)", "torch.manual_seed(6)", False),
+        ("net = Net(seed=3, width=4)", "net = Net(seed=3, width=5)", True),
+    ],
+)
+def test_a_line_that_sets_another_seed_is_no_fix(old, new, is_kept):
+    line = _rewritten("code", "a.py", (old, new))
+    assert drop_doubles([line, LR], CRASHED) == ([line, LR] if is_kept else [LR])
 
 
 def test_lines_that_moved_in_a_file_stay_together():
