@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 from order_of_tests import in_one_test
 
-from labbook.fixes import propose_fix
-from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inputs, keep_used, split_changes
+from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inputs, keep_used
 from labbook.fixes.fix_judge import _differ_in_cause
 from labbook.fixes.fix_ranking import focus_lines, list_failing_files, matches_cure, order_candidates, rank_changes
-from labbook.model.confirmed_fix import Proposal, changed_lines
+from labbook.model.confirmed_fix import changed_lines
 from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
 from labbook.model.symptom import Symptom, Wording
@@ -361,111 +360,3 @@ def test_a_run_with_trials_came_past_a_crash_if_all_of_them_ended_well(states, i
 def test_a_silent_fault_with_another_cause_is_another_one(there, here, differ):
     before, now = (run(checks=(replace(check("nan", "fail"), explained_by=cause),)) for cause in (there, here))
     assert _differ_in_cause("nan", before, replace(now, symptoms=("nan", here))) is differ
-
-
-def _rewritten(kind, what, *pairs):
-    """Returns a change of a file whose lines were replaced, each in a place of its own."""
-    hunks = "".join(f"\n@@ -1,2 +1,2 @@\n x{n} = y{n}\n-{old}\n+{new}" for n, (old, new) in enumerate(pairs))
-    return Change(kind, what, "", f"+{len(pairs)} -{len(pairs)} lines", f"--- {what}\n+++ {what}{hunks}")
-
-
-CONFIG = _rewritten(
-    "config",
-    "conf.yaml",
-    ("seed: 4", "seed: 5"),
-    ("  lr: 1.0e-3", "  lr: 0.01"),
-    ("  root: sets/v2", "  root: ./sets"),
-    ("  batch_size: 1", "  batch_size: 4"),
-)
-HOST = Change("environment", "torch seeds.torch", "4", "5")
-ROOT, RATE = Change("environment", "ROOT", "../daten", "./data"), Change("environment", "RATE", "", "0.1")
-LAYERS, BLOCK = Change("argument", "--layers", "2", "1"), Change("argument", "--block", "96", "48")
-READ = Change("input", "sets/blobs.npz", "", "3 kB")
-DOC = _diff("features.py", "def f(a):", '"""Mean 0."""').detail.replace("-def f(a):\n", "")
-FEATURES = Change("code", "features.py", "", "+1 -0 lines", DOC)
-TABLE = _diff("houses.csv", "98,11,n/a", "98,11,529.3")
-RATE_OPTION = Change("argument", "--base-learning-rate", "9", "0.1")
-SIZE_64 = Change("argument", "--size", "64", "32")
-CAST = _rewritten("code", "a.ipynb", ("opt = Adam(lr=0.02)", "opt = Adam(lr=0.01)"), ("y = t.float()", "y = t.long()"))
-INPLACE = _rewritten("code", "a.py", ("for e in range(n)", "for e in range(1, n)"), ("h += f(h)", "h = h + f(h)"))
-LAYER = _rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropout(p=p)"),
-                   ("self.fc1 = nn.Linear(4, n)", "self.fc1 = nn.Linear(16, n)"))  # fmt: skip
-
-
-@in_one_test(
-    ("failed", "cured_by", "changes", "first", "count"),
-    [
-        (_crash("ValueError", "Expected more than 1 value, got torch.Size([1, 12])"), ("option:*batch*", "code"),
-         [HOST, CONFIG, STEP], "+  batch_size: 4", 2),
-        (_crash("FileNotFoundError", "No such file: 'sets/v2/blobs.npz'"), (), [READ, CONFIG], "+  root: ./sets", 1),
-        (_crash("FileNotFoundError", "No such file: '../daten/houses.csv'"), (), [RATE, ROOT], ROOT, 1),
-        (_crash("ValueError", "could not convert string to float: 'n/a'"), ("code",), [FEATURES, TABLE], "+98,11", 1),
-        (run("failed", symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", evidence=("ids: [16, 96]",)),),
-             exceptions=_crash("IndexError", "index out of range").exceptions), ("code",), [LAYERS, BLOCK], BLOCK, 1),
-        (_crash("RuntimeError", "shapes differ: x, fc1.weight"), ("code",), [LAYER], "+self.fc1", 2),
-        (_crash("RuntimeError", "expected input[64, 3] to have 8 channels"), ("code",), [SIZE_64, CAST], "Adam", 3),
-        (_crash("RuntimeError", "expected Long but found Float"), ("code",), [CAST], "+y = t.long()", 2),
-        (_crash("RuntimeError", "no"), ("option:*lr*",), [EPOCHS, RATE_OPTION], RATE_OPTION, 1),
-    ],
-)  # fmt: skip
-def test_each_place_of_a_file_is_a_difference_and_the_one_that_the_failure_names_is_first(
-    failed, cured_by, changes, first, count
-):
-    pieces = drop_doubles(split_changes(drop_doubles(changes, failed)), failed)
-    ordered, touching = order_candidates(pieces, failed, run(), ("s",), {"s": symptom("s", *cured_by)})
-
-    assert ordered[0] == first if isinstance(first, Change) else first in ordered[0].detail
-    assert touching == count
-
-
-def test_an_option_that_the_message_and_the_failing_line_name_is_shown_alone():
-    failed = _crash("RuntimeError", "no such device: cuda", "net = Net(args.width).to(args.device)")
-    device, width = Change("argument", "--device", "cuda", "cpu"), Change("argument", "--width", "64", "80")
-    assert order_candidates([width, device], failed, run(), (), {}) == ((device, width), 1)
-
-
-def test_code_that_the_page_of_the_symptom_shows_is_before_other_code():
-    page = replace(symptom("s", "code"), wording={"en": Wording("s", why=("`x += y` changed it.",))})
-    pieces = split_changes([INPLACE])
-    ordered, _ = order_candidates(pieces, _crash("RuntimeError", "modified"), run(), ("s",), {"s": page})
-    assert "-h += f(h)" in ordered[0].detail
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "is_kept"),
-    [
-        ("torch.manual_seed(5)", "torch.manual_seed(6)", False),
-        ("net = Net(seed=3, width=4)", "net = Net(seed=3, width=5)", True),
-    ],
-)
-def test_a_line_that_sets_another_seed_is_no_fix(old, new, is_kept):
-    line = _rewritten("code", "a.py", (old, new))
-    assert drop_doubles([line, LR], CRASHED) == ([line, LR] if is_kept else [LR])
-
-
-def test_lines_that_moved_in_a_file_stay_together():
-    moved = _rewritten("code", "a.py", ("opt.step()", "x = 1"), ("y = 2", "opt.step()"))
-    assert split_changes([moved, LR]) == [moved, LR]
-
-
-@pytest.mark.parametrize(
-    ("states", "goals", "pair"),
-    [
-        (("failed", "failed", "finished", "finished"), [], (1, 2)),
-        (("finished", "failed"), [], None),
-        (("failed", "finished"), ["min"], None),
-    ],
-)
-def test_the_first_trial_of_a_loop_that_ran_well_may_be_the_fix_of_the_one_before(monkeypatch, states, goals, pair):
-    written = []
-    monkeypatch.setattr(
-        propose_fix, "find_cured_failure", lambda _, name, now: Proposal(name, now.id, changes=(LR,))
-        if name in failed else None,
-    )  # fmt: skip
-    monkeypatch.setattr(propose_fix, "write_proposal", lambda _, proposal: written.append(proposal))
-    trials = [replace(run(s), id=f"t{n}", captured={"trial": {"goals": goals}}) for n, s in enumerate(states)]
-    failed = {trial.id for trial in trials if trial.status == "failed"}
-    proposal = propose_fix.propose_trial_fix(None, trials)
-    assert written == ([proposal] if pair else []) and (proposal is not None) == (pair is not None)
-    if pair:
-        assert (proposal.failed, proposal.by) == tuple(f"t{n}" for n in pair)
