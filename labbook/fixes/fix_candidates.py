@@ -116,15 +116,21 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     sides = [changed_lines(change.detail) for change in changes if change.kind == "code"]
     old, new = (re.findall(r"[\w.-]+", "\n".join(line for side in sides for line in side[at])) for at in (0, 1))
     in_code = {normalize_name(word) for word in (*old, *new)}
+    given = {_as_given(change) for change in changes if change.what.startswith("-")}
 
     def is_double(change: Change) -> bool:
         if change.kind != "argument" or change.what.startswith("-"):
             return False
         name = normalize_name(change.what.rpartition(".")[2])
         has_values = change.before in ("", *old) and change.now in ("", *new)
-        return name in words or (name in in_code and has_values)
+        return name in words or (name in in_code and has_values) or _as_given(change) in given
 
     return [change for change in changes if not is_double(change)]
+
+
+def _as_given(change: Change) -> tuple[str, str, str]:
+    """Returns the name and the values of an option, the same for `dim` as the program has it and `--dim`."""
+    return normalize_name(change.what), change.before, change.now
 
 
 def _sets_seed(change: Change) -> bool:

@@ -45,6 +45,9 @@ _MANY_LINES = 6
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
+_LENGTH = re.compile(r"epoch|(?<![a-z])(?:steps?|iters?|log|save|eval)(?![a-z])")
+"""Names of options that set how long a run is and what it prints: their numbers are in many messages by chance."""
+
 _USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": "weight_decay", "nw": "num_workers"}
 """Names of options -> the names that the pages of symptoms use."""
 
@@ -83,7 +86,8 @@ def order_candidates(
     taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
 
     def has_number(change: Change, numbers: Collection[str]) -> bool:
-        return change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
+        is_length = any(map(_LENGTH.search, list_names(change)))
+        return change.kind in _OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
 
     def is_likely(change: Change) -> bool:
         return has_number(change, seen) or any(matches_cure(change, pattern) for pattern in specific)
@@ -107,7 +111,9 @@ def order_candidates(
             return _code_distance(change, lines, quoted, messages)
         if is_likely(change):
             return 2
-        if change.kind == "input" or (change.kind in _OPTIONS and not ended and not is_some_likely):
+        if change.kind == "package" and any(is_named(one, lines) for one in as_named):
+            return 1
+        if change.kind == "input" or (change.kind in _VALUED and not ended and not is_some_likely):
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
 
@@ -239,10 +245,12 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
 
     The value that an option had is as good as its name where it is a word: a path that was not found.
     """
-    if change.kind == "input":
+    if change.kind == "input" or (change.kind == "config" and not change.detail):
         return any(_names_path(text, change.what) for text in texts)
     name = change.what.split(" ")[-1 if change.kind == "environment" else 0].lstrip("-")
-    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
+    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name}
+    names |= {PurePosixPath(name).stem} if change.kind == "code" else set()
+    names |= {name.rpartition(".")[2]} if change.kind == "argument" else set()
     names |= {change.before} if change.kind in _VALUED and re.search(r"[^\W\d_]{3}", change.before) else set()
     names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
     either = "|".join(sorted(names))

@@ -60,6 +60,9 @@ READ = Change("input", "sets/blobs.npz", "", "3 kB")
 DOC = diff("features.py", "def f(a):", '"""Mean 0."""').detail.replace("-def f(a):\n", "")
 FEATURES = Change("code", "features.py", "", "+1 -0 lines", DOC)
 TABLE = diff("houses.csv", "98,11,n/a", "98,11,529.3")
+TOML = rewritten("config", "run.toml", ('stats = "stats.yaml"', 'stats = "stats.json"'))
+STATS, SEQLIB = Change("config", "stats.json", "", "read"), Change("package", "seqlib", "2.0.0", "1.4.2")
+EPS, STEPS = Change("environment", "LOG_EPS", "0", "1e-4"), Change("argument", "steps", "8", "9")
 RATE_OPTION = Change("argument", "--base-learning-rate", "9", "0.1")
 SIZE_64 = Change("argument", "--size", "64", "32")
 CAST = rewritten("code", "a.ipynb", ("opt = Adam(lr=0.02)", "opt = Adam(lr=0.01)"), ("y = t.float()", "y = t.long()"))
@@ -81,6 +84,12 @@ LAYER = rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropou
         (crash("RuntimeError", "shapes differ: x, fc1.weight"), ("code",), [LAYER], "+self.fc1", 2),
         (crash("RuntimeError", "expected input[64, 3] to have 8 channels"), ("code",), [SIZE_64, CAST], "Adam", 3),
         (crash("RuntimeError", "expected Long but found Float"), ("code",), [CAST], "+y = t.long()", 2),
+        (crash("FileNotFoundError", "No such file: 'stats.yaml'"), ("input",), [STATS, TOML], "+stats", 1),
+        (crash("TypeError", "center() got an unexpected keyword", "x = seqlib.center(x, dim=1)"), ("code",),
+         [LAYER, SEQLIB], SEQLIB, 3),
+        (run(symptoms=("s",)), ("input", "environment:*eps*"), [STEPS, EPS], EPS, 1),
+        (crash("ValueError", "8 of 8 values"), ("environment:*eps*",), [STEPS, EPS], EPS, 1),
+        (crash("RuntimeError", "no"), (), [STEPS, replace(STEPS, what="--steps")], replace(STEPS, what="--steps"), 1),
         (crash("RuntimeError", "no"), ("option:*lr*",), [EPOCHS, RATE_OPTION], RATE_OPTION, 1),
     ],
 )  # fmt: skip
