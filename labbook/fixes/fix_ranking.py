@@ -68,67 +68,86 @@ def order_candidates(
     is only counted. Where none does, the options do, else the packages that a run loaded, else all.
     """
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
-    ended = [raised for raised in failed.exceptions if raised.ended_process]
-    messages, lines = list_messages(failed), _list_failing_lines(failed)
-    evidence = [text for finding in failed.findings for text in finding.evidence]
-    # A number of a shape may be that of any option: of the batch size, too.
-    texts = [_SHAPE.sub(" ", text) for text in messages], [*messages, *evidence]
-    named, seen = (set(_NUMBERS.findall("\n".join(part))) - {"0", "1"} for part in texts)
-    quoted = {part[1:-1] for text in messages for part in _QUOTED.findall(text)}
-    said = _find_words("\n".join(_LIBRARY.sub(" ", text) for text in messages))
-    pages = [catalogue[name].wording_in("en") for name in symptoms if name in catalogue]
-    advice = [text for page in pages for text in (*page.why, *page.attempts)]
-    advised = _find_words("\n".join(code for text in advice for code in _CODE_SPAN.findall(text)))
-    patterns = _list_patterns(symptoms, catalogue)
-    specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
-    modules = map_modules(now)
-    loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
-    taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
-
-    def has_number(change: Change, numbers: Collection[str]) -> bool:
-        is_length = any(map(_LENGTH.search, list_names(change)))
-        return change.kind in _OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
-
-    def is_likely(change: Change) -> bool:
-        return has_number(change, seen) or any(matches_cure(change, pattern) for pattern in specific)
-
-    is_some_likely = any(map(is_likely, ranked))
-    dotted = messages if any("Import" in e.type or "Module" in e.type for e in ended) else []
-    plain = dotted or [_DOTTED.sub(" ", text) for text in messages]
-
-    def distance(change: Change) -> int:
-        as_named = [change, *(replace(change, what=name) for name in modules.get(change.what, ()))]
-        keys = [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
-        texts = plain if change.kind == "package" else messages
-        is_in_line = any(is_named(one, lines) for one in (change, *keys))
-        if change.kind != "code" and any(is_named(one, texts) for one in (*as_named, *keys)):
-            return -1 if is_in_line else 1 if change.kind == "argument" and change.now else 0
-        if change.kind in (*_OPTIONS, "environment"):
-            is_other_name = change.kind == "argument" and change.now in taken_out
-            if is_other_name or is_in_line:
-                return -1 if is_in_line and any(matches_cure(change, pattern) for pattern in specific) else 1
-        if change.kind == "code":
-            return _code_distance(change, lines, quoted, messages)
-        if is_likely(change):
-            return 2
-        if change.kind == "package" and any(is_named(one, lines) for one in as_named):
-            return 1
-        if change.kind == "input" or (change.kind in _VALUED and not ended and not is_some_likely):
-            return 2
-        return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
-
-    def order(pair: tuple[int, Change]) -> tuple[int, bool, int, int, int]:
-        parts = changed_lines(pair[1].detail) if pair[1].kind == "code" else ([], [])
-        old, new = (_find_words("\n".join(part)) for part in parts)
-        # What was exchanged says more than what is on both sides.
-        shared = -len((said | advised) & (old ^ new)), -len(said & old & new)
-        return pair[0], not has_number(pair[1], named), _page_order(pair[1], patterns), *shared
-
-    ordered = sorted([(distance(change), change) for change in ranked], key=order)
+    evidence = _Evidence(failed, now, symptoms, catalogue, ranked)
+    by_distance = [(evidence.distance(change), change) for change in ranked]
+    ordered = sorted(by_distance, key=lambda pair: (pair[0], *evidence.order(pair[1])))
     # Where the failure names something, or its line was changed, code elsewhere is only counted.
     nearest = ordered[0][0] if ordered else 0
     farthest = max(2, nearest) if nearest > 0 else nearest + 1
     return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
+
+
+class _Evidence:
+    """What a failure and the pages of its symptoms say, to tell how near a difference is to it."""
+
+    def __init__(
+        self,
+        failed: Run,
+        now: Run,
+        symptoms: Sequence[str],
+        catalogue: Mapping[str, Symptom],
+        changes: Sequence[Change],
+    ) -> None:
+        self._ended = [raised for raised in failed.exceptions if raised.ended_process]
+        self._messages, self._lines = list_messages(failed), _list_failing_lines(failed)
+        is_import = any("Import" in raised.type or "Module" in raised.type for raised in self._ended)
+        self._of_packages = self._messages if is_import else [_DOTTED.sub(" ", text) for text in self._messages]
+        observed = [text for finding in failed.findings for text in finding.evidence]
+        # A number of a shape may be that of any option: of the batch size, too.
+        texts = [_SHAPE.sub(" ", text) for text in self._messages], [*self._messages, *observed]
+        self._named, self._seen = (set(_NUMBERS.findall("\n".join(part))) - {"0", "1"} for part in texts)
+        self._quoted = {part[1:-1] for text in self._messages for part in _QUOTED.findall(text)}
+        self._words = _find_words("\n".join(_LIBRARY.sub(" ", text) for text in self._messages))
+        pages = [catalogue[name].wording_in("en") for name in symptoms if name in catalogue]
+        advice = [text for page in pages for text in (*page.why, *page.attempts)]
+        self._advised = _find_words("\n".join(code for text in advice for code in _CODE_SPAN.findall(text)))
+        self._patterns = _list_patterns(symptoms, catalogue)
+        self._modules = map_modules(now)
+        self._loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
+        removed = [change for change in changes if change.kind == "argument" and not change.now]
+        self._taken_out = {change.before for change in removed if is_named(change, self._messages)}
+        self._is_some_likely = any(map(self._is_likely, changes))
+
+    def distance(self, change: Change) -> int:
+        """Returns how far a difference is from a failure: up to 1 what it names, 2 what its page lists, 4 the rest."""
+        if change.kind == "code":
+            return _code_distance(change, self._lines, self._quoted, self._messages)
+        as_named = [change, *(replace(change, what=name) for name in self._modules.get(change.what, ()))]
+        as_named += [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
+        texts = self._of_packages if change.kind == "package" else self._messages
+        is_in_line = any(is_named(one, self._lines) for one in as_named)
+        if any(is_named(one, texts) for one in as_named):
+            return -1 if is_in_line else 1 if change.kind == "argument" and change.now else 0
+        if change.kind in _VALUED and is_in_line:
+            return -1 if self._is_listed(change) else 1
+        if change.kind == "argument" and change.now in self._taken_out:
+            return 1
+        if change.kind == "package" and is_in_line and not self._is_likely(change):
+            return 1
+        is_setting = change.kind in _VALUED and not self._ended and not self._is_some_likely
+        if self._is_likely(change) or change.kind == "input" or is_setting:
+            return 2
+        return 4 if change.kind == "package" and change.what.split(" ")[0] not in self._loaded else 3
+
+    def order(self, change: Change) -> tuple[bool, int, int, int]:
+        """Returns the order of differences that are equally far from the failure."""
+        parts = changed_lines(change.detail) if change.kind == "code" else ([], [])
+        old, new = (_find_words("\n".join(part)) for part in parts)
+        # What was exchanged says more than what is on both sides.
+        shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
+        return not self._has_number(change, self._named), _page_order(change, self._patterns), *shared
+
+    def _has_number(self, change: Change, numbers: Collection[str]) -> bool:
+        is_length = any(map(_LENGTH.search, list_names(change)))
+        return change.kind in _OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
+
+    def _is_listed(self, change: Change) -> bool:
+        """Whether a page lists a difference by its name."""
+        by_name = (one for one in self._patterns if one.partition(":")[2].strip() not in ("", "*"))
+        return any(matches_cure(change, pattern) for pattern in by_name)
+
+    def _is_likely(self, change: Change) -> bool:
+        return self._has_number(change, self._seen) or self._is_listed(change)
 
 
 def rank_changes(
