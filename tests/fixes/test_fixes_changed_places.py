@@ -9,11 +9,13 @@ from order_of_tests import in_one_test
 
 from labbook.fixes import propose_fix
 from labbook.fixes.fix_candidates import drop_doubles, split_changes
+from labbook.fixes.fix_judge import FixJudge
 from labbook.fixes.fix_ranking import order_candidates
 from labbook.model.confirmed_fix import Proposal
-from labbook.model.finding import Finding
-from labbook.model.run import CaughtException, Change, Frame, Run
+from labbook.model.finding import EarlierRun, Finding
+from labbook.model.run import CaughtException, Change, CheckResult, Frame, Run
 from labbook.model.symptom import Symptom, Wording
+from labbook.report import run_data
 
 LR, EPOCHS = Change("argument", "--lr", "3.0", "0.1"), Change("argument", "--epochs", "4", "5")
 
@@ -154,3 +156,20 @@ def test_the_first_trial_of_a_loop_that_ran_well_may_be_the_fix_of_the_one_befor
     assert written == ([proposal] if pair else []) and (proposal is not None) == (pair is not None)
     if pair:
         assert (proposal.failed, proposal.by) == tuple(f"t{n}" for n in pair)
+
+
+@pytest.mark.parametrize(("drop", "fix"), [("1.0", "--drop 1.0 → 0.2"), ("0.2", "--lr 0.02 → 0.03")])
+def test_what_cured_a_run_is_the_fix_of_each_finding_of_it_that_is_still_to_be_made(notes, monkeypatch, drop, fix):
+    changes = [Change("argument", "--drop", "1.0", "0.2"), Change("argument", "--lr", "0.02", "0.03")]
+    found = [
+        Finding(name, "f", "f", 1, "fail", "t", message=text)
+        for name, text in (("activation_collapse", "the same output"), ("dropout_too_high", "drop 100 %"))
+    ]
+    checks = tuple(CheckResult(one.symptom, "", "", "", "fail") for one in found)
+    facts = {"findings": tuple(found), "checks": checks, "symptoms": tuple(one.symptom for one in found)}
+    runs = {"a": replace(run(**facts), id="a"), "b": replace(run(), id="b")}
+    monkeypatch.setattr(run_data, "load_run", lambda _, name: runs[name])
+    monkeypatch.setattr(FixJudge, "_list_changes", lambda *_: changes)
+    now = replace(run(**facts), argv=("python", "train.py", "--drop", drop, "--lr", "0.02"))
+    (seen,) = FixJudge(notes.notebook, now).judge(found[0], [EarlierRun("a", "--drop 1.0 → 0.2; and 1 more", "b")])
+    assert seen.fits and seen.fix == fix
