@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
-from labbook.fixes.fix_ranking import HISTORY, is_named, list_messages, normalize_name
+from labbook.fixes.fix_ranking import HISTORY, VALUED, is_named, list_messages, names_file, normalize_name
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
@@ -101,7 +101,8 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
 def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     """Returns the differences without options that a changed line of a file lists already, and without seeds.
 
-    A line of code lists the options that it gives, takes away or sets to these values: `devices=1` of a trainer.
+    A file is left out where an option or variable names another one. A line of code lists the options that it gives,
+    takes away or sets to these values: `devices=1` of a trainer.
 
     A seed is left out where anything else differs, unless the failure names it: another one cures no failure that has a
     cause.
@@ -119,6 +120,8 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     given = {_as_given(change) for change in changes if change.what.startswith("-")}
 
     def is_double(change: Change) -> bool:
+        if change.kind == "input":
+            return any(one.kind in VALUED and names_file(one, [change.what]) for one in changes)
         if change.kind != "argument" or change.what.startswith("-"):
             return False
         name = normalize_name(change.what.rpartition(".")[2])

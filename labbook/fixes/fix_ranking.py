@@ -20,7 +20,7 @@ from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
 
 _OPTIONS = ("argument", "config")
-_VALUED = (*_OPTIONS, "environment")
+VALUED = (*_OPTIONS, "environment")
 
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
 """Kinds of changes, in the order in which people usually change them."""
@@ -106,6 +106,7 @@ class _Evidence:
         self._loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
         removed = [change for change in changes if change.kind == "argument" and not change.now]
         self._taken_out = {change.before for change in removed if is_named(change, self._messages)}
+        self._files = {use.path for run in (failed, now) for use in run.files if use.mode == "read"}
         self._is_some_likely = any(map(self._is_likely, changes))
 
     def distance(self, change: Change) -> int:
@@ -118,24 +119,27 @@ class _Evidence:
         is_in_line = any(is_named(one, self._lines) for one in as_named)
         if any(is_named(one, texts) for one in as_named):
             return -1 if is_in_line else 1 if change.kind == "argument" and change.now else 0
-        if change.kind in _VALUED and is_in_line:
+        if change.kind in VALUED and is_in_line:
             return -1 if self._is_listed(change) else 1
         if change.kind == "argument" and change.now in self._taken_out:
             return 1
         if change.kind == "package" and is_in_line and not self._is_likely(change):
             return 1
-        is_setting = change.kind in _VALUED and not self._ended and not self._is_some_likely
-        if self._is_likely(change) or change.kind == "input" or is_setting:
+        is_setting = change.kind in VALUED and not self._ended and not self._is_some_likely
+        is_data = change.kind == "input" or (change.kind in VALUED and names_file(change, self._files))
+        if self._is_likely(change) or is_data or is_setting:
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in self._loaded else 3
 
-    def order(self, change: Change) -> tuple[bool, int, int, int]:
+    def order(self, change: Change) -> tuple[bool, int, bool, int, int]:
         """Returns the order of differences that are equally far from the failure."""
+        has_number = self._has_number(change, self._named)
         parts = changed_lines(change.detail) if change.kind == "code" else ([], [])
         old, new = (_find_words("\n".join(part)) for part in parts)
         # What was exchanged says more than what is on both sides.
         shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
-        return not self._has_number(change, self._named), _page_order(change, self._patterns), *shared
+        # A check says many numbers: there the page comes first.
+        return not (has_number and self._ended), _page_order(change, self._patterns), not has_number, *shared
 
     def _has_number(self, change: Change, numbers: Collection[str]) -> bool:
         is_length = any(map(_LENGTH.search, list_names(change)))
@@ -270,7 +274,7 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
     names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name}
     names |= {PurePosixPath(name).stem} if change.kind == "code" else set()
     names |= {name.rpartition(".")[2]} if change.kind == "argument" else set()
-    names |= {change.before} if change.kind in _VALUED and re.search(r"[^\W\d_]{3}", change.before) else set()
+    names |= {change.before} if change.kind in VALUED and re.search(r"[^\W\d_]{3}", change.before) else set()
     names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
     either = "|".join(sorted(names))
     # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
@@ -280,6 +284,12 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
         else None
     )
     return pattern is not None and any(pattern.search(text) for text in texts)
+
+
+def names_file(change: Change, paths: Collection[str]) -> bool:
+    """Whether a value of an option or variable is the name of one of some files."""
+    values = {PurePosixPath(value).name for value in (change.before, change.now) if PurePosixPath(value).suffix}
+    return not values.isdisjoint(PurePosixPath(path).name for path in paths)
 
 
 def _names_path(text: str, path: str) -> bool:

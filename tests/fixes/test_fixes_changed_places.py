@@ -13,7 +13,7 @@ from labbook.fixes.fix_judge import FixJudge
 from labbook.fixes.fix_ranking import order_candidates
 from labbook.model.confirmed_fix import Proposal
 from labbook.model.finding import EarlierRun, Finding
-from labbook.model.run import CaughtException, Change, CheckResult, Frame, Run
+from labbook.model.run import CaughtException, Change, CheckResult, FileUse, Frame, Run
 from labbook.model.symptom import Symptom, Wording
 from labbook.report import run_data
 
@@ -65,6 +65,8 @@ TABLE = diff("houses.csv", "98,11,n/a", "98,11,529.3")
 TOML = rewritten("config", "run.toml", ('stats = "stats.yaml"', 'stats = "stats.json"'))
 STATS, SEQLIB = Change("config", "stats.json", "", "read"), Change("package", "seqlib", "2.0.0", "1.4.2")
 EPS, STEPS = Change("environment", "LOG_EPS", "0", "1e-4"), Change("argument", "steps", "8", "9")
+BLOB, SET = Change("input", "blob.npy", "285 bytes", ""), Change("environment", "SET", "blob.npy", "./img.npy")
+WIDE = Change("argument", "--ch", "6", "8")
 RATE_OPTION = Change("argument", "--base-learning-rate", "9", "0.1")
 SIZE_64 = Change("argument", "--size", "64", "32")
 CAST = rewritten("code", "a.ipynb", ("opt = Adam(lr=0.02)", "opt = Adam(lr=0.01)"), ("y = t.float()", "y = t.long()"))
@@ -90,6 +92,10 @@ LAYER = rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropou
         (crash("TypeError", "center() got an unexpected keyword", "x = seqlib.center(x, dim=1)"), ("code",),
          [LAYER, SEQLIB], SEQLIB, 3),
         (run(symptoms=("s",)), ("input", "environment:*_eps*"), [STEPS, EPS], EPS, 1),
+        (replace(crash("ValueError", "no"), files=(FileUse("blob.npy", "read", 285),)), (), [EPOCHS, BLOB, SET],
+         SET, 1),
+        (run(symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", message="6 of 6 values"),)),
+         ("option:*lr*",), [WIDE, LR], LR, 2),
         (crash("ValueError", "8 of 8 values"), ("environment:*_eps*",), [STEPS, EPS], EPS, 1),
         (crash("RuntimeError", "no"), (), [STEPS, replace(STEPS, what="--steps")], replace(STEPS, what="--steps"), 1),
         (crash("RuntimeError", "no"), ("option:*lr*",), [EPOCHS, RATE_OPTION], RATE_OPTION, 1),
