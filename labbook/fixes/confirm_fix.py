@@ -247,8 +247,8 @@ def _make_fix(notebook: Notebook, failed: str, meta: Mapping[str, Any], proposal
     known = describe_proposal(proposal) or message("capture.difference.unknown", run=proposal.by)
     description = text or say(known)
     symptoms = proposal.symptoms or tuple(read_texts(meta, "symptoms")[:1])
-    diff = "\n".join(change.detail for change in proposal.changes if change.kind == "code" and "\n@@ " in change.detail)
-    return Fix(failed, proposal.by, " ".join(description.split())[:_MAX_TEXT], symptoms, proposal.changes, diff)
+    text = " ".join(description.split())[:_MAX_TEXT]
+    return Fix(failed, proposal.by, text, symptoms, proposal.changes, proposal.diff)
 
 
 def _write_fixed(notebook: Notebook, fix: Fix) -> Path:

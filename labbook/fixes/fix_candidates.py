@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from itertools import pairwise
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
-from labbook.fixes.fix_ranking import HISTORY, is_named, list_messages, normalize_name
+from labbook.fixes.fix_ranking import HISTORY, VALUED, is_named, list_messages, names_file, normalize_name
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
@@ -18,6 +21,10 @@ _LENGTH = re.compile(r"epoch|step|iter|limit|max_|num_|samples|batch|until|fast|
 """Names of options that set how long a training takes. Source: chosen by us, from those of common trainers."""
 
 _SEED = re.compile(r"(?<![a-z])seeds?(?![a-z])", re.IGNORECASE)
+_SEED_VALUE = re.compile(r"(?<=seed)\W{1,4}\d+", re.IGNORECASE)
+_ALIKE = 0.5
+"""Similarity of a line and the one that replaced it. Source: chosen by us."""
+
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
@@ -94,13 +101,14 @@ def find_new_inputs(failed: Run, now: Run) -> list[Change]:
 def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     """Returns the differences without options that a changed line of a file lists already, and without seeds.
 
-    A line of code lists the options that it gives, takes away or sets to these values: `devices=1` of a trainer.
+    A file is left out where an option or variable names another one. A line of code lists the options that it gives,
+    takes away or sets to these values: `devices=1` of a trainer.
 
     A seed is left out where anything else differs, unless the failure names it: another one cures no failure that has a
     cause.
     """
-    messages = list_messages(failed)
-    unseeded = [change for change in changes if not _SEED.search(change.what) or is_named(change, messages)]
+    is_seed_named = any(map(_SEED.search, list_messages(failed)))
+    unseeded = [change for change in changes if is_seed_named or not _sets_seed(change)]
     changes = unseeded if any(change.kind != "metric" for change in unseeded) else changes
     configs = [change for change in changes if change.kind == "config"]
     lines = "\n".join(f"{change.before}\n{change.now}\n{change.detail}" for change in configs)
@@ -109,15 +117,70 @@ def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
     sides = [changed_lines(change.detail) for change in changes if change.kind == "code"]
     old, new = (re.findall(r"[\w.-]+", "\n".join(line for side in sides for line in side[at])) for at in (0, 1))
     in_code = {normalize_name(word) for word in (*old, *new)}
+    given = {_as_given(change) for change in changes if change.what.startswith("-")}
 
     def is_double(change: Change) -> bool:
+        if change.kind == "input":
+            return any(one.kind in VALUED and names_file(one, [change.what]) for one in changes)
         if change.kind != "argument" or change.what.startswith("-"):
             return False
         name = normalize_name(change.what.rpartition(".")[2])
         has_values = change.before in ("", *old) and change.now in ("", *new)
-        return name in words or (name in in_code and has_values)
+        return name in words or (name in in_code and has_values) or _as_given(change) in given
 
     return [change for change in changes if not is_double(change)]
+
+
+def _as_given(change: Change) -> tuple[str, str, str]:
+    """Returns the name and the values of an option, the same for `dim` as the program has it and `--dim`."""
+    return normalize_name(change.what), change.before, change.now
+
+
+def _sets_seed(change: Change) -> bool:
+    """Whether a change sets nothing but a seed, by its name or by its lines."""
+    removed, added = ("\n".join(part) for part in changed_lines(change.detail))
+    if not removed and not added:
+        return bool(_SEED.search(change.what))
+    return bool(_SEED.search(removed)) and _SEED_VALUE.sub("", removed) == _SEED_VALUE.sub("", added)
+
+
+def split_changes(changes: Iterable[Change]) -> list[Change]:
+    """Returns the changes of files as one for each place; where lines were replaced by as many, for each line."""
+    pieces: list[Change] = []
+    for change in changes:
+        removed, added = changed_lines(change.detail)
+        is_split = change.kind in ("code", "config") and "\n@@ " in change.detail and not {*removed} & {*added}
+        pieces += [_make_piece(change, part) for part in _find_places(change.detail)] if is_split else [change]
+    return pieces
+
+
+def _find_places(diff: str) -> list[list[str]]:
+    """Returns the changed lines of a diff that are beside each other, with an unchanged line before and after."""
+    lines = [line for line in diff.splitlines() if line[:3] not in ("---", "+++")]
+    bounds = [n for n in range(len(lines) + 1) if (lines[n : n + 1] or " ")[0][:1] not in ("-", "+")]
+    places = []
+    for before, after in pairwise([-1, *bounds]):
+        if after - before < 2:
+            continue
+        block = lines[before + 1 : after]
+        around = [[line for line in lines[at : at + 1] if at >= 0 and line[:1] == " "] for at in (before, after)]
+        old, new = ([line for line in block if line[0] == sign] for sign in "-+")
+        alike = len(old) == len(new) and all(
+            SequenceMatcher(None, a[1:], b[1:]).ratio() > _ALIKE for a, b in zip(old, new, strict=True)
+        )
+        rows = [[a, b] for a, b in zip(old, new, strict=True)] if alike else [block]
+        places += [[*around[0], *row, *around[1]] for row in rows]
+    return places
+
+
+def _make_piece(change: Change, lines: Sequence[str]) -> Change:
+    """Returns the change of one place; that of one line of a configuration has the values of its key."""
+    piece = replace(change, detail="\n".join(["", "@@ @@", *lines]))
+    removed, added = changed_lines(piece.detail)
+    if change.kind == "code" or len(removed) != 1 or len(added) != 1:
+        return piece
+    before, now = (re.split(r"\s*[:=]\s*", line, maxsplit=1)[-1].strip(" \"',") for line in (*removed, *added))
+    return replace(piece, before=before, now=now)
 
 
 def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change, ...]:

@@ -17,8 +17,8 @@ from labbook.fixes.fix_applicability import (
     sets_named_number,
     touches_failure,
 )
-from labbook.fixes.fix_candidates import find_new_inputs, keep_used
-from labbook.fixes.fix_ranking import map_modules
+from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, split_changes
+from labbook.fixes.fix_ranking import map_modules, order_candidates
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.message import message
@@ -68,13 +68,15 @@ class FixJudge:
         if not is_same_failure(finding, there, is_check=is_check):
             return seen
         cure = load_run(self._notebook.paths, seen.by) if seen.by else None
-        known = self._list_changes(failed, cure) if cure is not None else []
+        whole = self._list_changes(failed, cure) if cure is not None else []
+        known = split_changes(whole)
         if is_description(seen.fix, known):
             # Somebody said in words what to do: for this very failure.
             is_here = self._now is not None and (failed.project, failed.script) == (self._now.project, self._now.script)
             is_same = finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
             return replace(seen, fits=is_same)
-        page = load_catalogue(self._notebook.paths.symptoms).symptoms.get(finding.symptom)
+        catalogue = load_catalogue(self._notebook.paths.symptoms).symptoms
+        page = catalogue.get(finding.symptom)
         is_portable = self._now is None or not (
             differ_in_framework(failed, self._now)
             or (is_check and _differ_in_cause(finding.symptom, failed, self._now))
@@ -94,7 +96,12 @@ class FixJudge:
             or (here is not None and sets_named_number(change, there, finding, here))
         ]
         fitting = [change for change in fitting if here is None or can_apply(change, here, finding)]
-        return replace(seen, fits=bool(fitting), fix=self._describe(fitting, known, seen.fix))
+        if fitting and cure is not None:
+            # What most likely cured the run is the cure of all that was found in it, as long as it is still to be made.
+            ordered, _ = order_candidates(drop_doubles(changes, failed), failed, cure, failed.symptoms, catalogue)
+            main = [change for change in ordered[:1] if here is None or can_apply(change, here, finding)]
+            fitting = fitting if not main or main[0] in fitting else main
+        return replace(seen, fits=bool(fitting), fix=self._describe(fitting, [*whole, *known], seen.fix))
 
     def _describe(self, fitting: Sequence[Change], known: Sequence[Change], fix: str) -> str:
         """Returns the differences that fit, where a fix is nothing but a list of differences; else the fix as it is."""
@@ -102,7 +109,8 @@ class FixJudge:
         rest = fix
         for change in known:
             rest = rest.replace(say(describe_changes([change])), "")
-        rest = re.sub(re.escape(say(message("capture.change.more", count=7))).replace("7", r"\d[\d,]*"), "", rest)
+        for count in re.findall(r"\d+", rest):
+            rest = rest.replace(say(message("capture.change.more", count=int(count))), "")
         return say(describe_changes(fitting)) if fitting and not rest.strip(" ;；") else fix
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:

@@ -20,6 +20,7 @@ from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
 
 _OPTIONS = ("argument", "config")
+VALUED = (*_OPTIONS, "environment")
 
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
 """Kinds of changes, in the order in which people usually change them."""
@@ -31,7 +32,11 @@ NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml",
 
 _NUMBERS = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")
 
-_PRINTS = re.compile(r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$")
+_PRINTS = re.compile(
+    r"(?:print|log(?:ger|ging)?\.\w+|tqdm\.write|warnings\.warn)\(.*\)$|import (?:logging|warnings)$"
+    r"|[rRuUbB]?(\"\"\"|'''|\"|').*\1$"
+)
+"""Lines that print or log something, and texts that stand alone: docstrings."""
 
 _DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
 _MANY_LINES = 6
@@ -40,7 +45,17 @@ _MANY_LINES = 6
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
-_WORDS = re.compile(r"[A-Za-z_]\w+")
+_LENGTH = re.compile(r"epoch|(?<![a-z])(?:steps?|iters?|log|save|eval)(?![a-z])")
+"""Names of options that set how long a run is and what it prints: their numbers are in many messages by chance."""
+
+_USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": "weight_decay", "nw": "num_workers"}
+"""Names of options -> the names that the pages of symptoms use."""
+
+_WORDS = re.compile(r"[A-Za-z_]\w+|[-+*/|&]=")
+_LIBRARY = re.compile(r"\b(?:torch|paddle|numpy|np|nn)(?:\.\w+)*\b")
+_CODE_SPAN = re.compile(r"`[^`]+`")
+_SHAPE = re.compile(r"[\[(]\d+(?:,\s*\d+)*,?[\])]")
+_QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
 
 def order_candidates(
@@ -53,48 +68,90 @@ def order_candidates(
     is only counted. Where none does, the options do, else the packages that a run loaded, else all.
     """
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
-    ended = [raised for raised in failed.exceptions if raised.ended_process]
-    messages, lines = list_messages(failed), _list_failing_lines(failed)
-    numbers = set(_NUMBERS.findall("\n".join(messages))) - {"0", "1"}
-    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
-    specific = [pattern for pattern in patterns if pattern.partition(":")[2].strip() not in ("", "*")]
-    modules = map_modules(now)
-    loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
-    taken_out = {c.before for c in ranked if c.kind == "argument" and not c.now and is_named(c, messages)}
-
-    def is_likely(change: Change) -> bool:
-        has_number = change.kind in _OPTIONS and not {change.before, change.now}.isdisjoint(numbers)
-        return has_number or any(matches_cure(change, pattern) for pattern in specific)
-
-    is_some_likely = any(map(is_likely, ranked))
-    dotted = messages if any("Import" in e.type or "Module" in e.type for e in ended) else []
-    plain = dotted or [_DOTTED.sub(" ", text) for text in messages]
-
-    def distance(change: Change) -> int:
-        as_named = [change, *(replace(change, what=name) for name in modules.get(change.what, ()))]
-        keys = [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
-        texts = plain if change.kind == "package" else messages
-        if any(is_named(one, texts) for one in (*as_named, *keys)):
-            return 1 if change.kind == "argument" and change.now else 0
-        if change.kind in (*_OPTIONS, "environment"):
-            is_other_name = change.kind == "argument" and change.now in taken_out
-            if is_other_name or any(is_named(one, lines) for one in (change, *keys)):
-                return 1
-        if is_likely(change):
-            return 2
-        if change.kind == "code":
-            is_changed_there = any(line.strip() in changed_lines(change.detail)[0] for line in lines if line.strip())
-            return 0 if is_changed_there else 5 if change.what in HISTORY or _only_prints(change) else 2
-        if change.kind == "input" or (change.kind in _OPTIONS and not ended and not is_some_likely):
-            return 2
-        return 4 if change.kind == "package" and change.what.split(" ")[0] not in loaded else 3
-
-    by_distance = [(distance(change), change) for change in ranked]
-    ordered = sorted(by_distance, key=lambda pair: pair[0])
+    evidence = _Evidence(failed, now, symptoms, catalogue, ranked)
+    by_distance = [(evidence.distance(change), change) for change in ranked]
+    ordered = sorted(by_distance, key=lambda pair: (pair[0], *evidence.order(pair[1])))
     # Where the failure names something, or its line was changed, code elsewhere is only counted.
     nearest = ordered[0][0] if ordered else 0
-    farthest = max(2, nearest) if nearest else 1
+    farthest = max(2, nearest) if nearest > 0 else nearest + 1
     return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
+
+
+class _Evidence:
+    """What a failure and the pages of its symptoms say, to tell how near a difference is to it."""
+
+    def __init__(
+        self,
+        failed: Run,
+        now: Run,
+        symptoms: Sequence[str],
+        catalogue: Mapping[str, Symptom],
+        changes: Sequence[Change],
+    ) -> None:
+        self._ended = [raised for raised in failed.exceptions if raised.ended_process]
+        self._messages, self._lines = list_messages(failed), _list_failing_lines(failed)
+        is_import = any("Import" in raised.type or "Module" in raised.type for raised in self._ended)
+        self._of_packages = self._messages if is_import else [_DOTTED.sub(" ", text) for text in self._messages]
+        observed = [text for finding in failed.findings for text in finding.evidence]
+        # A number of a shape may be that of any option: of the batch size, too.
+        texts = [_SHAPE.sub(" ", text) for text in self._messages], [*self._messages, *observed]
+        self._named, self._seen = (set(_NUMBERS.findall("\n".join(part))) - {"0", "1"} for part in texts)
+        self._quoted = {part[1:-1] for text in self._messages for part in _QUOTED.findall(text)}
+        self._words = _find_words("\n".join(_LIBRARY.sub(" ", text) for text in self._messages))
+        pages = [catalogue[name].wording_in("en") for name in symptoms if name in catalogue]
+        advice = [text for page in pages for text in (*page.why, *page.attempts)]
+        self._advised = _find_words("\n".join(code for text in advice for code in _CODE_SPAN.findall(text)))
+        self._patterns = _list_patterns(symptoms, catalogue)
+        self._modules = map_modules(now)
+        self._loaded = {str(name) for run in (failed, now) for name in run.facts("python").get("loaded") or ()}
+        removed = [change for change in changes if change.kind == "argument" and not change.now]
+        self._taken_out = {change.before for change in removed if is_named(change, self._messages)}
+        self._files = {use.path for run in (failed, now) for use in run.files if use.mode == "read"}
+        self._is_some_likely = any(map(self._is_likely, changes))
+
+    def distance(self, change: Change) -> int:
+        """Returns how far a difference is from a failure: up to 1 what it names, 2 what its page lists, 4 the rest."""
+        if change.kind == "code":
+            return _code_distance(change, self._lines, self._quoted, self._messages)
+        as_named = [change, *(replace(change, what=name) for name in self._modules.get(change.what, ()))]
+        as_named += [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
+        texts = self._of_packages if change.kind == "package" else self._messages
+        is_in_line = any(is_named(one, self._lines) for one in as_named)
+        if any(is_named(one, texts) for one in as_named):
+            return -1 if is_in_line else 1 if change.kind == "argument" and change.now else 0
+        if change.kind in VALUED and is_in_line:
+            return -1 if self._is_listed(change) else 1
+        if change.kind == "argument" and change.now in self._taken_out:
+            return 1
+        if change.kind == "package" and is_in_line and not self._is_likely(change):
+            return 1
+        is_setting = change.kind in VALUED and not self._ended and not self._is_some_likely
+        is_data = change.kind == "input" or (change.kind in VALUED and names_file(change, self._files))
+        if self._is_likely(change) or is_data or is_setting:
+            return 2
+        return 4 if change.kind == "package" and change.what.split(" ")[0] not in self._loaded else 3
+
+    def order(self, change: Change) -> tuple[bool, int, bool, int, int]:
+        """Returns the order of differences that are equally far from the failure."""
+        has_number = self._has_number(change, self._named)
+        parts = changed_lines(change.detail) if change.kind == "code" else ([], [])
+        old, new = (_find_words("\n".join(part)) for part in parts)
+        # What was exchanged says more than what is on both sides.
+        shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
+        # A check says many numbers: there the page comes first.
+        return not (has_number and self._ended), _page_order(change, self._patterns), not has_number, *shared
+
+    def _has_number(self, change: Change, numbers: Collection[str]) -> bool:
+        is_length = any(map(_LENGTH.search, list_names(change)))
+        return change.kind in _OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
+
+    def _is_listed(self, change: Change) -> bool:
+        """Whether a page lists a difference by its name."""
+        by_name = (one for one in self._patterns if one.partition(":")[2].strip() not in ("", "*"))
+        return any(matches_cure(change, pattern) for pattern in by_name)
+
+    def _is_likely(self, change: Change) -> bool:
+        return self._has_number(change, self._seen) or self._is_listed(change)
 
 
 def rank_changes(
@@ -112,19 +169,46 @@ def rank_changes(
         failing_files: Files of the user's code on the way to the failing line, innermost first.
     """
     candidates = [change for change in changes if change.kind != "metric" and not _is_unrelated(change)]
-    patterns = [p for name in symptoms if name in catalogue for p in catalogue[name].cured_by]
+    patterns = _list_patterns(symptoms, catalogue)
     files = [path.replace("\\", "/") for path in failing_files]
 
     def order(change: Change) -> tuple[int, int, int, int]:
-        by_page = next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
-        if change.kind == "code" and change.what in HISTORY:
-            by_page = len(patterns)
+        by_page = _page_order(change, patterns)
         by_place = next((n for n, path in enumerate(files) if _is_file(change, path)), len(files))
         kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
         kind += len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
         return by_page, by_place, kind, sum(map(len, changed_lines(change.detail)))
 
     return tuple(sorted(candidates, key=order))
+
+
+def _list_patterns(symptoms: Sequence[str], catalogue: Mapping[str, Symptom]) -> list[str]:
+    return [pattern for name in symptoms if name in catalogue for pattern in catalogue[name].cured_by]
+
+
+def _page_order(change: Change, patterns: Sequence[str]) -> int:
+    """Returns the place of a difference in what the pages of the symptoms list as cures."""
+    if change.kind == "code" and change.what in HISTORY:
+        return len(patterns)
+    return next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
+
+
+def _code_distance(change: Change, lines: Sequence[str], quoted: set[str], messages: Sequence[str]) -> int:
+    """Returns the distance of a change of code: 0 in the failing line or of what the message quotes, 1 beside it."""
+    if change.what in HISTORY:
+        return 5
+    removed, added = changed_lines(change.detail)
+    failing = {line.strip() for line in lines if line.strip()}
+    old, new = ("\n".join(part) for part in (removed, added))
+    names = set(_WORDS.findall(old)) ^ set(_WORDS.findall(new))
+    if not failing.isdisjoint(removed) or any(text in old and text not in new for text in quoted):
+        return 0
+    if names & quoted or is_named(change, messages):
+        return 0
+    if _only_prints(change):
+        return 5
+    around = {line[1:].strip() for line in change.detail.splitlines() if line[:1] == " "}
+    return 1 if not removed and not failing.isdisjoint(around) else 2
 
 
 def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, ...], int]:
@@ -176,7 +260,7 @@ def list_names(change: Change) -> list[str]:
         names += [normalize_name(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
     if change.kind == "argument" and change.what == "command":
         names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
-    return names
+    return names + [_USUAL[word] for name in names for word in _USUAL if name == word or name.endswith("_" + word)]
 
 
 def is_named(change: Change, texts: Iterable[str]) -> bool:
@@ -184,9 +268,13 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
 
     The value that an option had is as good as its name where it is a word: a path that was not found.
     """
-    name = change.what.split(" ")[0].lstrip("-")
-    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name, PurePosixPath(name).stem}
-    names |= {change.before} if change.kind == "argument" and re.search(r"[^\W\d_]{3}", change.before) else set()
+    if change.kind == "input" or (change.kind == "config" and not change.detail):
+        return any(_names_path(text, change.what) for text in texts)
+    name = change.what.split(" ")[-1 if change.kind == "environment" else 0].lstrip("-")
+    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name}
+    names |= {PurePosixPath(name).stem} if change.kind == "code" else set()
+    names |= {name.rpartition(".")[2]} if change.kind == "argument" else set()
+    names |= {change.before} if change.kind in VALUED and re.search(r"[^\W\d_]{3}", change.before) else set()
     names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
     either = "|".join(sorted(names))
     # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
@@ -196,6 +284,21 @@ def is_named(change: Change, texts: Iterable[str]) -> bool:
         else None
     )
     return pattern is not None and any(pattern.search(text) for text in texts)
+
+
+def names_file(change: Change, paths: Collection[str]) -> bool:
+    """Whether a value of an option or variable is the name of one of some files."""
+    values = {PurePosixPath(value).name for value in (change.before, change.now) if PurePosixPath(value).suffix}
+    return not values.isdisjoint(PurePosixPath(path).name for path in paths)
+
+
+def _names_path(text: str, path: str) -> bool:
+    """Whether a text has a path or the end of one, not the same name in another folder."""
+    file = PurePosixPath(path.replace("\\", "/"))
+    words = re.findall(rf"(?<![\w.-])[\w./\\~-]*{re.escape(file.name)}(?![\w-])", text) if file.name else []
+    ends = [[part for part in re.split(r"[/\\]", word) if part not in ("", ".", "..", "~")] for word in words]
+    own = [part for part in file.parts if part not in ("/", "..", "~")]
+    return any(end[-size:] == own[-size:] for end in ends for size in [min(len(end), len(own))])
 
 
 def normalize_name(name: str) -> str:
@@ -242,13 +345,13 @@ def _without_prints(change: Change) -> tuple[Change, int]:
 
 
 def _only_prints(change: Change) -> bool:
-    """Whether a change of code is in lines alone that print or log something."""
+    """Whether a change of code is in lines alone that print or log something, or are docstrings."""
     removed, added = changed_lines(change.detail)
     return bool(removed or added) and all(_PRINTS.match(line) for line in (*removed, *added))
 
 
 def _find_words(text: str) -> set[str]:
-    return {word for word in _WORDS.findall(text) if not keyword.iskeyword(word)}
+    return {word.lower() for word in _WORDS.findall(text) if not keyword.iskeyword(word)}
 
 
 def _is_file(change: Change, path: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from labbook.errors import EntryError, LabbookError
@@ -40,6 +41,27 @@ def propose_fix(notebook: Notebook, run: Run) -> Proposal | None:
         # tries again and reports the error.
         return None
     return proposal
+
+
+def propose_trial_fix(notebook: Notebook, trials: Sequence[Run]) -> Proposal | None:
+    """Writes the proposal of the first trial in a loop that ran well after one that failed; never raises.
+
+    Trials that a study chose have no proposal: all their options differ.
+    """
+    from labbook.fixes.fix_candidates import is_unhealthy
+
+    for failed, now in pairwise(trials):
+        ran_well = now.status == "finished" and not is_unhealthy(now)
+        if not ran_well or failed.script != now.script or now.facts("trial").get("goals"):
+            continue
+        try:
+            proposal = find_cured_failure(notebook, failed.id, now)
+            if proposal is not None and proposal.changes:
+                write_proposal(notebook, proposal)
+                return proposal
+        except Exception:
+            return None  # as in propose_fix
+    return None
 
 
 def find_proposal(notebook: Notebook, run: Run) -> Proposal | None:
@@ -97,7 +119,7 @@ def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal
 def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposal) -> Proposal:
     """Returns a proposal with the differences of its two runs that may have cured its symptoms."""
     from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
-    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used
+    from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, split_changes
     from labbook.fixes.fix_ranking import focus_lines, order_candidates
 
     known = load_catalogue(notebook.paths.symptoms).symptoms
@@ -105,9 +127,13 @@ def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposa
     listed = {change.what for change in differences}
     differences += [change for change in find_new_inputs(failed, now) if change.what not in listed]
     changes = keep_used(drop_doubles(differences, failed), failed, now)
-    changes, touching = order_candidates(changes, failed, now, proposal.symptoms, known)
-    shown, lines = focus_lines(changes[:touching], failed)
-    return replace(proposal, changes=changes, shown=shown, more=lines + sum(map(count_changes, changes[touching:])))
+    candidates = drop_doubles(split_changes(changes), failed)
+    pieces, touching = order_candidates(candidates, failed, now, proposal.symptoms, known)
+    shown, lines = focus_lines(pieces[:touching], failed)
+    more = lines + sum(map(count_changes, pieces[touching:]))
+    files = dict.fromkeys(piece.what for piece in pieces if piece.kind == "code" and "\n@@ " in piece.detail)
+    whole = {change.what: change.detail for change in changes if change.kind == "code"}
+    return replace(proposal, changes=pieces, shown=shown, more=more, diff="\n".join(whole[name] for name in files))
 
 
 def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
@@ -193,7 +219,7 @@ def read_front_matter(paths: NotebookPaths, run_id: str) -> Mapping[str, Any] | 
 
 def find_open_proposal(paths: NotebookPaths, project: str) -> tuple[str, str] | None:
     """Returns the failed and the fixed run of the newest proposal in a project that nobody confirmed yet."""
-    for name in newest_run_ids(paths):
+    for name in newest_run_ids(paths, trials=True):
         meta = read_front_matter(paths, name) or {}
         failed = str(meta.get("may_cure") or "")
         is_here = str(meta.get("project") or "") == project

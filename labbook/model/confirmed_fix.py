@@ -50,10 +50,11 @@ class Proposal:
         failed: Id of the run that failed or has a failed check.
         symptoms: Ids of the symptoms that are gone.
         fingerprints: Fingerprints of the failures that are gone.
-        changes: Differences between the two runs, likeliest fix first.
+        changes: Differences between the two runs, likeliest fix first; of a file one for each place.
         confirmed: Whether a person confirmed that this was the fix.
         shown: Those that may touch the failure, of changes of many lines the line that does.
         more: Number of the others.
+        diff: The changes of code between the two runs, or "".
     """
 
     failed: str
@@ -64,6 +65,7 @@ class Proposal:
     confirmed: bool = False
     shown: tuple[Change, ...] = ()
     more: int = 0
+    diff: str = ""
 
 
 @dataclass(frozen=True)

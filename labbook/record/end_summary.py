@@ -87,8 +87,10 @@ class FinishedRun:
         from labbook.capture.processes import PATH_REPLACED
         from labbook.diagnosis.run_evidence import is_standstill
         from labbook.report.commit_line import commit_line
+        from labbook.report.ending_exception import crashed_programs
         from labbook.report.entry.diagnosis_section import diagnosis_lines
         from labbook.report.entry.ranks_section import ranks_line
+        from labbook.report.entry.section_limits import shorten_middle
         from labbook.report.entry.title import verdict_line
         from labbook.report.terminal_findings import finding_lines
         from labbook.store.text.sentences import Sentences
@@ -102,6 +104,13 @@ class FinishedRun:
         if stopped:
             option = f"--{stopped['option']} {stopped['expression']}".strip()
             lines.append(f"         {sentences.line('record.stopped_by', option=option, step=str(stopped['step']))}")
+        crashed = crashed_programs(self.run)
+        if crashed:
+            last = list(crashed.values())[-1]
+            error = shorten_middle(f"{last.type}: {' '.join(last.message.split())}", 160)
+            count = sum(process.role == "child" for process in self.run.processes)
+            line = sentences.line("record.programs_failed", failed=len(crashed), count=count, error=error)
+            lines.append(f"         {line}")
         if batch_end := self.run.facts("ending").get("batch_end"):
             lines.append(f"         {sentences(batch_end)}")
         ranks = ranks_line(self.run, sentences)

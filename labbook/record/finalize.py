@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from labbook.compare.previous_run import previous_run, remember_run
 from labbook.errors import GitError
 from labbook.findings.configuration_check import add_configuration_check
-from labbook.fixes.propose_fix import propose_fix
+from labbook.fixes.propose_fix import propose_fix, propose_trial_fix
 from labbook.model.message import message_of
 from labbook.model.run import Console, Facts, Run
 from labbook.record.background_processes import note_background
@@ -124,6 +124,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = _add_changes(notebook, run, redactor)
     run = add_configuration_check(notebook, run)
     others: list[Path] = []
+    runs: list[Run] = []
     if alone := trials or trainings_as_trials(run, processes):
         runs = trial_runs(notebook, run, start, alone)
         others = write_trials(notebook, runs)
@@ -132,7 +133,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     run = add_findings(notebook, run)
     run = add_snapshot(notebook, journal, start, run, processes, redactor)
     entry = write_entry(notebook, run)
-    proposal = propose_fix(notebook, run)
+    proposal = propose_fix(notebook, run) or propose_trial_fix(notebook, runs)
     outcome = _commit(notebook, run, [*entry_files(notebook, run.id, entry), *others], redactor)
     remember_run(notebook.paths, run)
     journal.write(

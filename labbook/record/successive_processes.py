@@ -57,14 +57,16 @@ def split_processes(
 def trainings_of_processes(processes: Sequence[ProcessEvents], stopped: float | None = None) -> list[TrialPart]:
     """Returns the processes that trained with different options, each with the processes that it started.
 
-    Ranks, different scripts, and a training that goes on from the state of the one before are no trials. Processes that
-    run at the same time are trials unless their options divide the work among them.
+    A process of the same script that an error ended before its first step, and after which another one trained, is a
+    failed trial. Ranks, different scripts, and a training that goes on from the state of the one before are no trials.
+    Processes that run at the same time are trials unless their options divide the work among them.
 
     Args:
         stopped: When the command was asked to end, Unix seconds; a training that ran then was interrupted, though
             a process may end without an exception.
     """
     trained = sorted((each for each in processes if each.events_of_kind(Step)), key=time_span)
+    trained = sorted([*trained, *_find_crashed(processes, trained)], key=time_span)
     if any(each.events_of_kind(Trial) for each in processes) or not _are_runs_of_a_script(trained):
         return []
     options = [_plain_options(each) for each in trained]
@@ -94,7 +96,25 @@ def _are_runs_of_a_script(trained: Sequence[ProcessEvents]) -> bool:
         return False
     if any(rank_of_process(each) is not None or each.hello.get("role") == "fork" for each in trained):
         return False
-    return bool(times_of_model_loads(trained[0])) or not any(map(times_of_model_loads, trained[1:]))
+    stepped = [each for each in trained if each.events_of_kind(Step)]
+    return bool(times_of_model_loads(stepped[0])) or not any(map(times_of_model_loads, stepped[1:]))
+
+
+def _find_crashed(processes: Sequence[ProcessEvents], trained: Sequence[ProcessEvents]) -> list[ProcessEvents]:
+    """Returns the processes of the script that ended with an error before a step, before a training began."""
+    if not trained or not _script(trained[-1]):
+        return []
+    begin = time_span(trained[-1])[0]
+    return [
+        each
+        for each in processes
+        if each not in trained
+        and _state(each) == "failed"
+        and _script(each) == _script(trained[-1])
+        and time_span(each)[1] <= begin
+        and _plain_options(each)
+        and not any(is_child(each, other) for other in processes)
+    ]
 
 
 def own_processes(processes: Sequence[ProcessEvents], parts: Sequence[TrialPart]) -> list[ProcessEvents]:

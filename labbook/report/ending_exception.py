@@ -19,6 +19,18 @@ _RAY_COPY = re.compile(r".*/working_dir_files/_ray_pkg_\w+/")
 """Where Ray unpacks the working folder of a job on a node. Source: ray/_private/runtime_env/packaging.py."""
 
 
+def crashed_programs(run: Run) -> dict[int, CaughtException]:
+    """Returns the programs of a shell that an exception ended in a run that finished, by process id, in order of time.
+
+    A Python program that starts others has its own way to look at their ends.
+    """
+    if run.status != "finished" or any(process.role == "main" for process in run.processes):
+        return {}
+    programs = {process.pid for process in run.processes if process.role == "child" and process.rank is None}
+    ended = sorted((e for e in run.exceptions if e.ended_process and e.type not in INTERRUPTS), key=lambda e: e.t)
+    return {e.pid: e for e in ended if e.pid in programs}
+
+
 def ending_exception(run: Run) -> CaughtException | None:
     """Returns the first uncaught exception that ended a process of a failed run, or `None`.
 

@@ -12,8 +12,8 @@ LOOK_BACK = 300
 """Maximum entries that are looked at, newest first. Source: chosen by us; 300 small JSON files take about 30 ms."""
 
 
-def newest_run_ids(paths: NotebookPaths, until: str = "") -> Iterator[str]:
-    """Yields at most `LOOK_BACK` ids of entries, newest first, without trials inside of other runs.
+def newest_run_ids(paths: NotebookPaths, until: str = "", *, trials: bool = False) -> Iterator[str]:
+    """Yields at most `LOOK_BACK` ids of entries, newest first; trials inside of other runs only if `trials` is true.
 
     Args:
         until: Only entries of the same second as this run, or earlier; "" for all.
@@ -22,7 +22,7 @@ def newest_run_ids(paths: NotebookPaths, until: str = "") -> Iterator[str]:
     stamp = until.rpartition("-")[0]
     for month in _newest_first(paths.runs, depth=2):
         for day in _newest_first(month, depth=1):
-            ids = (p.stem for p in day.glob("*.md") if is_run_id(p.stem) and not is_trial_id(p.stem))
+            ids = (p.stem for p in day.glob("*.md") if is_run_id(p.stem) and (trials or not is_trial_id(p.stem)))
             for entry in sorted(ids, reverse=True):
                 if not until or entry.rpartition("-")[0] <= stamp:
                     yield entry

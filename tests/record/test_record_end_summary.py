@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from labbook.model.run import CheckResult, Process, Run
+from labbook.model.run import CaughtException, CheckResult, Process, Run
 from labbook.model.series import Series
 from labbook.record.end_summary import FinishedRun
+from labbook.report.entry.configuration_section import resources_section
 from labbook.report.run_data import add_verdict
 from labbook.store.commit.entry_commit import CommitOutcome
 
@@ -41,6 +42,21 @@ def test_english_lines():
         "         ended by --stop-on after step 3",
         "         notes/a.md  committed as 012345678",
     ]
+
+
+@pytest.mark.parametrize(("role", "shown"), [("child", True), ("main", False)])
+def test_programs_of_a_shell_that_failed_are_counted_though_the_command_went_well(role, shown):
+    command = ("python", "a.py")
+    raised = CaughtException("main", "RuntimeError", "builtins", "Half and Float", pid=2, ended_process=True)
+    run = Run(
+        "20260101-000000-abcd", "finished", ("sh", "a.sh"), "/w", 0.0, ended=2.0, exit_code=0, exceptions=(raised,),
+        processes=(Process(2, 1, command, "child"), Process(3, 1, command, role, steps=9)),
+    )  # fmt: skip
+    lines = FinishedRun(add_verdict(run), Path("notes/a.md"), OUTCOMES[0], "notes/a.md", "en").summary()
+    line = "2 Python programs ended with an error; the last of them: RuntimeError: Half and Float"
+    assert any(line in one for one in lines) == shown
+    rows = resources_section(run)["processes"]
+    assert [row["error"] for row in rows] == ["RuntimeError" if shown else "", ""]
 
 
 ACCURACY = Series("val_acc", "text", (1, 2), (0.5, 0.75))

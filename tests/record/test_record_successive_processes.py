@@ -53,6 +53,25 @@ def test_processes_that_train_in_turn_with_different_options_are_trials(second, 
         assert any(e["k"] == "exception" for e in own[1].events) == (states[1] != "complete")
 
 
+@pytest.mark.parametrize(
+    ("begin", "script", "options", "states"),
+    [
+        (0.0, "train.py", {"lr": 9.0}, ["failed", "complete"]),
+        (0.0, "prepare.py", {"lr": 9.0}, []),
+        (0.0, "train.py", {}, []),  # it ended before it read its options
+        (0.0, "train.py", {"lr": 0.1}, []),  # nothing differs: a second try
+        (20.0, "train.py", {"lr": 9.0}, []),  # behind the training: its evaluation
+    ],
+)
+def test_a_process_that_failed_before_its_first_step_is_a_trial_where_another_one_trained(
+    begin, script, options, states
+):
+    whole = process(begin, script=script, error="ValueError", **options)
+    crashed = ProcessEvents(whole.name, tuple(event for event in whole.events if event["k"] != "step"))
+    parts = trainings_of_processes([crashed, process(10.0, lr=0.1)])
+    assert [part.state for part in parts] == states
+
+
 @pytest.mark.parametrize(("stopped", "last"), [(None, "complete"), (12.0, "interrupted"), (16.0, "complete")])
 def test_a_training_that_ran_when_the_command_was_stopped_is_interrupted(stopped, last):
     parts = trainings_of_processes([process(0.0, lr=0.1), process(10.0, lr=0.01)], stopped)

@@ -70,7 +70,10 @@ class LineContext:
         value = match.group(4)
         quoted = bool(match.group(3))
         inside = labelled or match.group(1) or match.start(4) > column
-        if not inside or not has_digit(value) or (value.endswith(":") and not quoted):
+        # A password may have no digit; a word under its name alone may be anything.
+        is_chosen = kind == "password" and value.lower() != value != value.upper() and not value.istitle()
+        is_chosen = is_chosen and (labelled or any(char in "!#$%&*+=?@^~" for char in value))
+        if not inside or not (has_digit(value) or is_chosen) or (value.endswith(":") and not quoted):
             return []
         secret = value_is_secret(value, kind, quoted, ":")
         return [(match.start(4), match.end(4), kind, "")] if secret else []

@@ -33,7 +33,8 @@ def _compile():
     # `"--api-key", type=str, default=`, `api_key: str = field(default=`.
     _compiled["far"] = re.compile(
         close
-        + r"(?:(\s(?:for|of)\s[\w.@-]{1,40}\s?:\s{1,4}|\s?\([^()]{1,40}\)\s?[:=]\s{0,4})|\s{0,3}\.{3,}\s{1,4}"
+        + r"(?:(\s(?:for|of)\s[\w.@-]{1,40}(?:\s?:|\sis)\s{1,4}|\s?\([^()]{1,40}\)\s?(?:[:=]|is\s)\s{0,4})"
+        + r"|\s{0,3}\.{3,}\s{1,4}"
         + r"|(?:\s{1,4}|\s{0,4},\s{0,4}|</\w{1,20}>\s{0,8}<)[\"']?value[\"']?\s?[:=>]\s{0,4}"
         + r"|,"
         + default
@@ -252,7 +253,7 @@ def _separator(line, left, right):
             return "", None
         return mark if len(mark) == 1 else "=", match.end()
     following = line[right : right + _GLANCE]
-    distant = any(mark in following for mark in ("(", "...", ": ", "value", "default"))
+    distant = any(mark in following for mark in ("(", "...", ": ", " is ", "value", "default"))
     match = _compiled["far"].match(line, right) if distant else None
     if match:
         return "->" if match.group(1) else "=", match.end()

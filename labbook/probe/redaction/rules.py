@@ -10,10 +10,11 @@ from ..events.jsonl import parse
 _RULES_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rules.json")
 
 # What may be before a credential: anything but the tail of a longer word. In escaped text the last letter of an
-# escape (`\n`, `%3D`, `\u003d`) is no such tail.
+# escape (`\n`, `%3D`, `\u003d`, `\x1b[0;32m`) is no such tail.
+_ESCAPES = r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2})|(?<=[\[;][0-9]m)|(?<=[\[;][0-9]{2}m)"
 _EDGES = {
-    "word": r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2}))",
-    "token": r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-fA-F]{2}))",
+    "word": r"(?:(?<![A-Za-z0-9])|" + _ESCAPES + ")",
+    "token": r"(?:(?<![A-Za-z0-9_-])|" + _ESCAPES + ")",
     "none": "",
 }
 

@@ -32,7 +32,8 @@ def name_class(name, extra=frozenset()):
     if known is None:
         if len(_classes) > _CACHE_LIMIT:
             _classes.clear()
-        known = _classes[name] = _classify(split_words(name))
+        inside = "secrets." in name.lower()  # `secrets.judge`
+        known = _classes[name] = _classify(split_words(name)) or ("weak" if inside else "")
     return known
 
 

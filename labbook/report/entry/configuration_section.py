@@ -14,7 +14,7 @@ from labbook.model.message import message
 from labbook.model.run import Arguments, Facts, Process, Run, ray_node
 from labbook.model.run_fields import flatten
 from labbook.report import numbers
-from labbook.report.ending_exception import shorten_path
+from labbook.report.ending_exception import crashed_programs, shorten_path
 from labbook.report.entry.entry_front_matter import UNCHANGED, parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.series_choice import step_time_series
@@ -194,11 +194,15 @@ def resources_section(run: Run) -> dict[str, Any] | None:
     trials = run.facts("trials")  # their steps are in their own entries
     seen = [p for p in run.processes if p.probed]
     people = [p for p in run.processes if p.role != "fork"]
+    crashed = crashed_programs(run)
     if len(rows) <= 1 and len(people) <= 1:
         return None
     return {
         "rows": rows,
-        "processes": [_process(p, has_steps=not trials) for p in people[:32]] if len(people) > 1 else [],
+        "processes": [
+            {**_process(p, has_steps=not trials), "error": crashed[p.pid].type if p.pid in crashed else ""}
+            for p in people[: 32 if len(people) > 1 else 0]
+        ],
         "ranked": any(p.rank is not None for p in people),
         "more_processes": max(0, len(people) - 32),
         "forks": sum(p.role == "fork" for p in seen),

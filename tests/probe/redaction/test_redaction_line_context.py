@@ -21,6 +21,25 @@ def redactor():
     return Redactor(home="/home/wei", user="wei")
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("env:\n- name: DB_PASSWORD\n  value: @\n", "kestrel$CptQeC"),
+        ("the token (expires soon) is @\n", "o7GzLbUAXPMWrj9LSw6txtW2TL0Q5LFuUbO2LIWM"),
+        ("the api key for runs is @\n", "yQ00dBZ56taoIIq1f2udU0CehEOXrgci"),
+        ("password: |\n  @\n", "quartz!BInsxM"),
+        ("--set secrets.judge=@\n", "Q1xJsN9FTmRoLCBeGtPNOzdbdTRYPABiupkPA622"),
+        ('{"log": "\\u001b[0;36m@\\u001b[0m"}', "ghp_LIQG3h6GtLN0deruroBh8mKL2V0KaqNKURae"),
+        ("'\\x1b[1m@'", "ghp_LIQG3h6GtLN0deruroBh8mKL2V0KaqNKURae"),
+        ("token_b64 = b'@'\n", "IqKkXk8bK/jubcn3ZPywKCYMCOr7sHTIbN2WjSDL"),
+    ],
+)
+def test_a_value_is_found_behind_its_name_and_words_are_no_values(text, value):
+    assert value not in redactor().text(text.replace("@", value))
+    for word in ("required", "Enter", "missing", "secrets/judge.yaml"):
+        assert redactor().text(text.replace("@", word)) == text.replace("@", word)
+
+
 @pytest.mark.parametrize("line", HARMLESS)
 def test_harmless_lines_under_a_name_stay(line):
     text = line.replace("\u21b5", "\n")

@@ -1,0 +1,181 @@
+"""Each changed place of a file as a difference of its own, and the proposals of loops of trials."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from order_of_tests import in_one_test
+
+from labbook.fixes import propose_fix
+from labbook.fixes.fix_candidates import drop_doubles, split_changes
+from labbook.fixes.fix_judge import FixJudge
+from labbook.fixes.fix_ranking import order_candidates
+from labbook.model.confirmed_fix import Proposal
+from labbook.model.finding import EarlierRun, Finding
+from labbook.model.run import CaughtException, Change, CheckResult, FileUse, Frame, Run
+from labbook.model.symptom import Symptom, Wording
+from labbook.report import run_data
+
+LR, EPOCHS = Change("argument", "--lr", "3.0", "0.1"), Change("argument", "--epochs", "4", "5")
+
+
+def run(status="finished", **facts):
+    return Run("20261121-100000-aaaa", status, ("python", "train.py"), "/work", 0.0, **facts)
+
+
+def symptom(id_, *cured_by):
+    return Symptom(id_, "other", "x", 1, "error", (), {"en": Wording(id_)}, cured_by=cured_by)
+
+
+def crash(type_, message, source=""):
+    frames = (Frame("/work/train.py", 9, "<module>", source, True),)
+    raised = CaughtException("main", type_, "builtins", message, frames=frames, ended_process=True)
+    return run("failed", symptoms=("s",), exceptions=(raised,))
+
+
+def diff(what, removed, added):
+    return Change("code", what, "", "+1 -1 lines", f"--- {what}\n+++ {what}\n@@ -1 +1 @@\n-{removed}\n+{added}")
+
+
+STEP = diff("lm.py", "h += 1", "h = h + 1")
+
+
+def rewritten(kind, what, *pairs):
+    """Returns a change of a file whose lines were replaced, each in a place of its own."""
+    hunks = "".join(f"\n@@ -1,2 +1,2 @@\n x{n} = y{n}\n-{old}\n+{new}" for n, (old, new) in enumerate(pairs))
+    return Change(kind, what, "", f"+{len(pairs)} -{len(pairs)} lines", f"--- {what}\n+++ {what}{hunks}")
+
+
+CONFIG = rewritten(
+    "config",
+    "conf.yaml",
+    ("seed: 4", "seed: 5"),
+    ("  lr: 1.0e-3", "  lr: 0.01"),
+    ("  root: sets/v2", "  root: ./sets"),
+    ("  batch_size: 1", "  batch_size: 4"),
+)
+HOST = Change("environment", "torch seeds.torch", "4", "5")
+ROOT, RATE = Change("environment", "ROOT", "../daten", "./data"), Change("environment", "RATE", "", "0.1")
+LAYERS, BLOCK = Change("argument", "--layers", "2", "1"), Change("argument", "--block", "96", "48")
+READ = Change("input", "sets/blobs.npz", "", "3 kB")
+DOC = diff("features.py", "def f(a):", '"""Mean 0."""').detail.replace("-def f(a):\n", "")
+FEATURES = Change("code", "features.py", "", "+1 -0 lines", DOC)
+TABLE = diff("houses.csv", "98,11,n/a", "98,11,529.3")
+TOML = rewritten("config", "run.toml", ('stats = "stats.yaml"', 'stats = "stats.json"'))
+STATS, SEQLIB = Change("config", "stats.json", "", "read"), Change("package", "seqlib", "2.0.0", "1.4.2")
+EPS, STEPS = Change("environment", "LOG_EPS", "0", "1e-4"), Change("argument", "steps", "8", "9")
+BLOB, SET = Change("input", "blob.npy", "285 bytes", ""), Change("environment", "SET", "blob.npy", "./img.npy")
+WIDE = Change("argument", "--ch", "6", "8")
+RATE_OPTION = Change("argument", "--base-learning-rate", "9", "0.1")
+SIZE_64 = Change("argument", "--size", "64", "32")
+CAST = rewritten("code", "a.ipynb", ("opt = Adam(lr=0.02)", "opt = Adam(lr=0.01)"), ("y = t.float()", "y = t.long()"))
+INPLACE = rewritten("code", "a.py", ("for e in range(n)", "for e in range(1, n)"), ("h += f(h)", "h = h + f(h)"))
+LAYER = rewritten("code", "model.py", ("drop = nn.Dropout(p)", "drop = nn.Dropout(p=p)"),
+                   ("self.fc1 = nn.Linear(4, n)", "self.fc1 = nn.Linear(16, n)"))  # fmt: skip
+
+
+@in_one_test(
+    ("failed", "cured_by", "changes", "first", "count"),
+    [
+        (crash("ValueError", "Expected more than 1 value, got torch.Size([1, 12])"), ("option:*batch*", "code"),
+         [HOST, CONFIG, STEP], "+  batch_size: 4", 2),
+        (crash("FileNotFoundError", "No such file: 'sets/v2/blobs.npz'"), (), [READ, CONFIG], "+  root: ./sets", 1),
+        (crash("FileNotFoundError", "No such file: '../daten/houses.csv'"), (), [RATE, ROOT], ROOT, 1),
+        (crash("ValueError", "could not convert string to float: 'n/a'"), ("code",), [FEATURES, TABLE], "+98,11", 1),
+        (run("failed", symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", evidence=("ids: [16, 96]",)),),
+             exceptions=crash("IndexError", "index out of range").exceptions), ("code",), [LAYERS, BLOCK], BLOCK, 1),
+        (crash("RuntimeError", "shapes differ: x, fc1.weight"), ("code",), [LAYER], "+self.fc1", 2),
+        (crash("RuntimeError", "expected input[64, 3] to have 8 channels"), ("code",), [SIZE_64, CAST], "Adam", 3),
+        (crash("RuntimeError", "expected Long but found Float"), ("code",), [CAST], "+y = t.long()", 2),
+        (crash("FileNotFoundError", "No such file: 'stats.yaml'"), ("input",), [STATS, TOML], "+stats", 1),
+        (crash("TypeError", "center() got an unexpected keyword", "x = seqlib.center(x, dim=1)"), ("code",),
+         [LAYER, SEQLIB], SEQLIB, 3),
+        (run(symptoms=("s",)), ("input", "environment:*_eps*"), [STEPS, EPS], EPS, 1),
+        (replace(crash("ValueError", "no"), files=(FileUse("blob.npy", "read", 285),)), (), [EPOCHS, BLOB, SET],
+         SET, 1),
+        (run(symptoms=("s",), findings=(Finding("s", "f", "f", 1, "fail", "t", message="6 of 6 values"),)),
+         ("option:*lr*",), [WIDE, LR], LR, 2),
+        (crash("ValueError", "8 of 8 values"), ("environment:*_eps*",), [STEPS, EPS], EPS, 1),
+        (crash("RuntimeError", "no"), (), [STEPS, replace(STEPS, what="--steps")], replace(STEPS, what="--steps"), 1),
+        (crash("RuntimeError", "no"), ("option:*lr*",), [EPOCHS, RATE_OPTION], RATE_OPTION, 1),
+    ],
+)  # fmt: skip
+def test_each_place_of_a_file_is_a_difference_and_the_one_that_the_failure_names_is_first(
+    failed, cured_by, changes, first, count
+):
+    pieces = drop_doubles(split_changes(drop_doubles(changes, failed)), failed)
+    ordered, touching = order_candidates(pieces, failed, run(), ("s",), {"s": symptom("s", *cured_by)})
+
+    assert ordered[0] == first if isinstance(first, Change) else first in ordered[0].detail
+    assert touching == count
+
+
+def test_an_option_that_the_message_and_the_failing_line_name_is_shown_alone():
+    failed = crash("RuntimeError", "no such device: cuda", "net = Net(args.width).to(args.device)")
+    device, width = Change("argument", "--device", "cuda", "cpu"), Change("argument", "--width", "64", "80")
+    assert order_candidates([width, device], failed, run(), (), {}) == ((device, width), 1)
+
+
+def test_code_that_the_page_of_the_symptom_shows_is_before_other_code():
+    page = replace(symptom("s", "code"), wording={"en": Wording("s", why=("`x += y` changed it.",))})
+    pieces = split_changes([INPLACE])
+    ordered, _ = order_candidates(pieces, crash("RuntimeError", "modified"), run(), ("s",), {"s": page})
+    assert "-h += f(h)" in ordered[0].detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_kept"),
+    [
+        ("torch.manual_seed(5)", "torch.manual_seed(6)", False),
+        ("net = Net(seed=3, width=4)", "net = Net(seed=3, width=5)", True),
+    ],
+)
+def test_a_line_that_sets_another_seed_is_no_fix(old, new, is_kept):
+    line = rewritten("code", "a.py", (old, new))
+    assert drop_doubles([line, LR], crash("RuntimeError", "no")) == ([line, LR] if is_kept else [LR])
+
+
+def test_lines_that_moved_in_a_file_stay_together():
+    moved = rewritten("code", "a.py", ("opt.step()", "x = 1"), ("y = 2", "opt.step()"))
+    assert split_changes([moved, LR]) == [moved, LR]
+
+
+@pytest.mark.parametrize(
+    ("states", "goals", "pair"),
+    [
+        (("failed", "failed", "finished", "finished"), [], (1, 2)),
+        (("finished", "failed"), [], None),
+        (("failed", "finished"), ["min"], None),
+    ],
+)
+def test_the_first_trial_of_a_loop_that_ran_well_may_be_the_fix_of_the_one_before(monkeypatch, states, goals, pair):
+    written = []
+    monkeypatch.setattr(
+        propose_fix, "find_cured_failure", lambda _, name, now: Proposal(name, now.id, changes=(LR,))
+        if name in failed else None,
+    )  # fmt: skip
+    monkeypatch.setattr(propose_fix, "write_proposal", lambda _, proposal: written.append(proposal))
+    trials = [replace(run(s), id=f"t{n}", captured={"trial": {"goals": goals}}) for n, s in enumerate(states)]
+    failed = {trial.id for trial in trials if trial.status == "failed"}
+    proposal = propose_fix.propose_trial_fix(None, trials)
+    assert written == ([proposal] if pair else []) and (proposal is not None) == (pair is not None)
+    if pair:
+        assert (proposal.failed, proposal.by) == tuple(f"t{n}" for n in pair)
+
+
+@pytest.mark.parametrize(("drop", "fix"), [("1.0", "--drop 1.0 → 0.2"), ("0.2", "--lr 0.02 → 0.03")])
+def test_what_cured_a_run_is_the_fix_of_each_finding_of_it_that_is_still_to_be_made(notes, monkeypatch, drop, fix):
+    changes = [Change("argument", "--drop", "1.0", "0.2"), Change("argument", "--lr", "0.02", "0.03")]
+    found = [
+        Finding(name, "f", "f", 1, "fail", "t", message=text)
+        for name, text in (("activation_collapse", "the same output"), ("dropout_too_high", "drop 100 %"))
+    ]
+    checks = tuple(CheckResult(one.symptom, "", "", "", "fail") for one in found)
+    facts = {"findings": tuple(found), "checks": checks, "symptoms": tuple(one.symptom for one in found)}
+    runs = {"a": replace(run(**facts), id="a"), "b": replace(run(), id="b")}
+    monkeypatch.setattr(run_data, "load_run", lambda _, name: runs[name])
+    monkeypatch.setattr(FixJudge, "_list_changes", lambda *_: changes)
+    now = replace(run(**facts), argv=("python", "train.py", "--drop", drop, "--lr", "0.02"))
+    (seen,) = FixJudge(notes.notebook, now).judge(found[0], [EarlierRun("a", "--drop 1.0 → 0.2; and 1 more", "b")])
+    assert seen.fits and seen.fix == fix
