@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.expressions import number, without_form
+from labbook.review.expressions import number, signed_terms, without_form
 from labbook.review.gradient_flow import is_optimizer, is_scheduler
 from labbook.review.names import (
     LOOPS,
@@ -21,6 +21,7 @@ from labbook.review.names import (
     loop_of,
     member_key,
     of_type,
+    returned_values,
     walk,
 )
 from labbook.review.source_file import Source
@@ -67,8 +68,22 @@ def schedule_direction(code: Code, source: Source) -> Iterator[Hit]:
         wanted = "min" if mode is None else getattr(mode, "value", "")
         name = _metric(call.args[0])
         direction = metric_kind(name).direction if name else ""
+        direction = direction or _direction_of_mean(code, source, call.args[0])
         if wanted in ("min", "max") and direction in ("min", "max") and direction != wanted:
             yield Hit(call, {"metric": name, "mode": str(wanted), "right": direction})
+
+
+def _direction_of_mean(code: Code, source: Source, node: ast.expr) -> str:
+    """Return the direction of what a function of the program adds up and returns, as losses: "min", "max" or ""."""
+    made = code.made(source, node)
+    followed = code.function_named(source, made.func) if isinstance(made, ast.Call) else None
+    ends = returned_values(followed[1]) if followed is not None else []
+    if followed is None or len(ends) != 1 or ends[0] is None:
+        return ""
+    names = {dotted_target(term) for _, term in signed_terms(ends[0])} - {""}
+    added = [one.value for one in of_type(walk(followed[1].body), ast.AugAssign) if dotted_target(one.target) in names]
+    directions = {metric_kind(name).direction for one in added for name in last_names(one)} - {""}
+    return directions.pop() if len(directions) == 1 else ""
 
 
 def _metric(node: ast.expr) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.expressions import both_orders, signed_terms
+from labbook.review.expressions import both_orders, made_of, signed_terms
 from labbook.review.names import dotted_target, last_name, last_names, of_type, parameters
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -178,3 +178,38 @@ def ranking_reversed(code: Code, source: Source) -> Iterator[Hit]:
         far = [sign for name, sign in terms[0].items() if _NEGATIVE.search(name)]
         if near == ([1] if added else [-1]) and far == [-near[0]]:
             yield Hit(node, {"loss": ast.unparse(node)})
+
+
+@warning(
+    "loss_formula_wrong",
+    "Mikolov et al. 2013, equation 4: log sigmoid(score) + sum of log sigmoid(-score of a negative)",
+    row="loop-bug",
+)
+def negatives_not_negated(code: Code, source: Source) -> Iterator[Hit]:
+    """Negative sampling raises the scores of the negatives as it does those of the positives."""
+    for node in source.of_type(ast.BinOp):
+        if not isinstance(node.op, (ast.Add, ast.Sub)) or isinstance(source.parents[node], ast.BinOp):
+            continue
+        found = [(sign, *_log_sigmoid(code, source, term)) for sign, term in signed_terms(node)]
+        known = {name: sign * its for sign, its, name in found if its}
+        near = [sign for name, sign in known.items() if _POSITIVE.search(name) and not _NEGATIVE.search(name)]
+        far = [sign for name, sign in known.items() if _NEGATIVE.search(name) and not _POSITIVE.search(name)]
+        if len(found) == 2 and near == far and len(near) == 1:
+            yield Hit(node, {"loss": ast.unparse(node)})
+
+
+def _log_sigmoid(code: Code, source: Source, term: ast.expr) -> tuple[int, str]:
+    """Return the sign and the name of the score that a term is the log-sigmoid of; 0 where it is not known."""
+    terms = list(signed_terms(code.made(source, term) or term))
+    calls = [(sign, one) for sign, one in terms if is_call(one, *_LOG_SIGMOIDS[:2])]
+    if len(terms) != 1 or not calls:
+        return 0, ""
+    outer, call = calls[0]
+    scores = list(signed_terms(call.args[0] if source.dotted(call.func) and call.args else receiver(call) or call))
+    if len(scores) != 1:
+        return 0, ""
+    sign, score = scores[0]
+    inner = [one for one in made_of(code, source, score) if isinstance(one, ast.UnaryOp) or is_call(one, "neg")]
+    # A minus further inside may turn the sign of the score.
+    turned = any(not isinstance(getattr(one, "operand", None), ast.Constant) for one in inner)
+    return (0, "") if turned else (outer * sign, last_name(score) or " ".join(sorted(last_names(score))))

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import is_call
+from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of, names_in, number, signed_terms
-from labbook.review.names import dotted_target, last_name, of_type, walk
+from labbook.review.names import dotted_target, last_name, of_type, parameters, returned_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -17,6 +17,10 @@ _SCORE = re.compile(r"(?i:dice|jaccard|tversky|ssim)|IoU|IOU|(?:^|_)[gdcm]?iou(?
 _COMMON = re.compile(r"inter|(?:^|_)tp(?:$|_)", re.IGNORECASE)
 CROSS_ENTROPY = re.compile(r"cross_entropy|(?:^|_)(?:bce|ce)(?:$|_)|(?:CrossEntropy|BCEWithLogits)Loss", re.IGNORECASE)
 _DEPTH = 4
+_DERIVATIVES = ("torch.autograd.grad", "paddle.grad", "paddle.autograd.grad")
+_MOST_ORDERS = 4
+_DEVIATION = re.compile(r"(?:^|_)(?:std|stds|stddev|sigma|sigmas|deviation)(?:$|_)", re.IGNORECASE)
+_LOG_VARIANCE = re.compile(r"log_?(?:var|sigma|std)", re.IGNORECASE)
 
 
 def is_subtracted(source: Source, name: str) -> bool:
@@ -144,3 +148,93 @@ def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
             if called & {"parameters", "named_parameters"} and called & {"abs", "norm", "pow", "square"}:
                 yield Hit(node, {"penalty": ast.unparse(term)})
                 break
+
+
+@warning(
+    "loss_formula_wrong",
+    "Raissi et al. 2019, Physics-informed neural networks: u_xx is the derivative of u_x with respect to x",
+    row="loop-bug",
+)
+def derivative_misnamed(code: Code, source: Source) -> Iterator[Hit]:
+    """A derivative is taken with respect to another input, or of another order, than its name says."""
+    taken = []
+    for node in source.of_type(ast.Assign):
+        pair = _differentiated(code, source, node.value)
+        if pair is not None and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            taken.append((node, node.targets[0].id, *pair))
+    inputs = {given for _, _, _, given in taken if len(given) == 1}
+    for node, name, of, given in taken:
+        claimed, before = _named_derivative(name, inputs), _named_derivative(of, inputs)
+        if given not in inputs or claimed is None or len(claimed[1]) > _MOST_ORDERS:
+            continue
+        same = before is not None and before[0] == claimed[0]
+        letters = "".join(sorted((before[1] if same and before else "") + given))
+        if given not in claimed[1] or ((same or of == claimed[0]) and letters != claimed[1]):
+            yield Hit(node, {"name": name, "of": of, "given": given})
+
+
+def _differentiated(code: Code, source: Source, value: ast.expr) -> tuple[str, str] | None:
+    """Return the names of what is differentiated and by what, in `grad(u, x)[0]` or a function that returns this."""
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        value = value.value
+    if not isinstance(value, ast.Call) or len(value.args) < 2:
+        return None
+    names = [_name_of_summed(one) for one in value.args[:2]]
+    if source.dotted(value.func) in _DERIVATIVES:
+        return (names[0], names[1]) if all(names) else None
+    followed = code.function_named(source, value.func)
+    ends = returned_values(followed[1]) if followed is not None else []
+    inner = _differentiated(code, followed[0], ends[0]) if followed and len(ends) == 1 and ends[0] is not None else None
+    order = parameters(followed[1]) if followed is not None else []
+    is_helper = inner is not None and all(names) and list(inner) == order[:2]
+    return (names[0], names[1]) if is_helper else None
+
+
+def _name_of_summed(node: ast.expr) -> str:
+    """Return the name `u` of `u`, `u.sum()` and `[u]`; "" for anything else."""
+    if is_call(node, "sum") and isinstance(node.func, ast.Attribute) and not node.args:
+        node = node.func.value
+    if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == 1:
+        node = node.elts[0]
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _named_derivative(name: str, inputs: set[str]) -> tuple[str, str] | None:
+    """Return the function and the sorted inputs of `u_xt`, `du_dx`, `dudx`, `d2u_dx2`; `None` for other names."""
+    fraction = re.fullmatch(r"d(2?)_?(\w+?)_?d([a-z])(2?)", name)
+    if fraction is not None and fraction[3] in inputs and fraction[1] == fraction[4]:
+        return fraction[2], fraction[3] * (2 if fraction[1] else 1)
+    stem, _, letters = name.rpartition("_")
+    return (stem, "".join(sorted(letters))) if stem and letters and set(letters) <= inputs else None
+
+
+@warning(
+    "loss_formula_wrong", "torch.nn.GaussianNLLLoss: var, the variance of each output; positive values", row="loop-bug"
+)
+def deviation_as_variance(code: Code, source: Source) -> Iterator[Hit]:
+    """A Gaussian likelihood is given a standard deviation or a log-variance where it expects the variance."""
+    for call in source.of_type(ast.Call):
+        kind = code.kind(source, call.func)
+        is_likelihood = kind is not None and kind.name == "torch.nn.GaussianNLLLoss"
+        if not is_likelihood and source.dotted(call.func) != "torch.nn.functional.gaussian_nll_loss":
+            continue
+        given = argument(call, 2, "var")
+        name = last_name(given) if isinstance(given, (ast.Name, ast.Attribute)) else ""
+        made = code.made(source, given) if name else None
+        is_squared = made is not given and made is not None and re.search(r"\*\* ?2|pow|square|exp", ast.unparse(made))
+        is_deviation = _DEVIATION.search(name) and any(_is_used_as_deviation(where, name) for where in code.sources)
+        if name and not is_squared and (is_deviation or _LOG_VARIANCE.search(name)):
+            yield Hit(call, {"given": name})
+
+
+def _is_used_as_deviation(source: Source, name: str) -> bool:
+    """Whether a file squares a value, compares an error with it, or scales noise by it."""
+    for node in source.nodes:
+        sides = (
+            [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Pow)) else []
+        )
+        sides += [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        sides += node.args if is_call(node, "Normal") else []
+        if any(last_name(side) == name for side in sides):
+            return True
+    return False

@@ -55,6 +55,7 @@ def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
         scope = source.function(call) or source.tree
         others = [one for one in of_type(ast.walk(scope), ast.Call) if one is not made]
         again = any(ast.unparse(one) == ast.unparse(made) for one in others)  # type: ignore[arg-type]
+        again = again or any(True for where in code.sources for _ in _mixtures(code, where))
         uses = [one for one in ast.walk(scope) if dotted_target(one) == dotted_target(target) != ""]
         if again and len(uses) <= 2:
             yield Hit(target, {"target": ast.unparse(target)})
