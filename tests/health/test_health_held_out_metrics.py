@@ -46,6 +46,8 @@ def test_a_metric_that_collapses_is_a_finding(ask, make_series, metrics):
         ({"recall": [1.0, 0.7, 0.4, 0.3, 0.3, 0.3], "precision": ACCURACY[::-1]}, {}),  # a moving threshold
         ({"val_iou": LOW, "val_acc": [0.3, 0.6, 0.7, 0.8, 0.8, 0.8]}, {}),
         ({"iou_3": LOW}, {}),  # one class
+        ({"dice": ACCURACY, "bce": FALLING[::30]}, {}),  # a term of the loss: 1 - dice
+        ({"iou": ACCURACY, "val_iou": ACCURACY[::-1]}, {}),  # the same, beside the metric
         ({"ece": [0.02, 0.04, 0.06, 0.09, 0.1, 0.12]}, {}),  # calibration
         ({"val_mse": [9.0, 2e-5, 1e-5, 3e-5, 4e-5, 5e-5]}, {}),  # noise near 0
         ({"best_acc": ACCURACY, "train_acc": ACCURACY, "reward": ACCURACY}, {}),

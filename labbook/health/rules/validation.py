@@ -42,6 +42,7 @@ _FEWEST_STEPS = 100
 _STILL, _RARE = 2e-3, 0.9
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
 _DISTANCES = frozenset({"mse", "mae", "rmse"})
+_OVERLAPS = frozenset({"dice", "ssim", "jaccard", "tversky"})
 _MANY = 10_000
 
 
@@ -228,8 +229,9 @@ def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
         return None
     metrics = [metric for metric in held_out_metrics(run) if len(metric.values) >= _FEWEST]
     for metric in metrics:
-        beside = [other for other in metrics if other.kind.split == metric.kind.split and other.kind.quantity != "loss"]
-        if not has_collapsed(metric) or any(other.ends_better for other in beside):
+        splits = {metric.kind.split} if metric.kind.split else {other.kind.split for other in metrics}
+        beside = [other for other in metrics if other.kind.split in splits and other.kind.quantity != "loss"]
+        if not has_collapsed(metric) or any(other.ends_better for other in beside) or _may_be_loss(metric):
             continue
         if is_measured_during_training(metric, run, signals):
             best = max(metric.values) if metric.kind.direction == "max" else min(metric.values)
@@ -238,6 +240,12 @@ def metrics_stay_up(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.metric_collapsed.fell", **facts, number=number, **_loss_facts(loss))
             return Outcome("warn", observed)
     return None
+
+
+def _may_be_loss(metric: HeldOutMetric) -> bool:
+    """Whether an overlap is printed beside the losses, best in its first value: a term `1 - dice` is called so, too."""
+    names_loss = not _OVERLAPS.isdisjoint(name_words(metric.name)) and not metric.kind.split
+    return names_loss and metric.values[0] == max(metric.values)
 
 
 def _steadily_falling_loss(run: Run, signals: Signals, share: float) -> TrainingLoss | None:
