@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
+from labbook.review.expressions import made_of
 from labbook.review.names import SCOPES, assigns, dotted_target, last_name, last_names, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
@@ -18,6 +19,8 @@ _LEARNED = re.compile(
 )
 _LOADING = ("load_state_dict", "set_state_dict", "set_dict")
 _COUNT = re.compile(r"epoch|step|iter", re.IGNORECASE)
+_CONSTANT = ("zeros", "ones", "full")
+_FILLS = re.compile(r"(?:normal|uniform|orthogonal|xavier\w*|kaiming\w*|eye|copy|trunc_normal|sparse|dirac)_$")
 _INITIALISES = re.compile(r"(?:^|_)(?:init|initiali[sz]e|reset)(?:$|_)", re.IGNORECASE)
 
 
@@ -99,3 +102,34 @@ def model_made_each_epoch(code: Code, source: Source) -> Iterator[Hit]:
             is_loaded = any(is_call(one, *_LOADING) for one in walk(loop.body))
             if name and is_own and not is_loaded and code.is_module(*kind.definition):  # type: ignore[union-attr, misc]
                 yield Hit(statement, {"code": ast.unparse(statement), "model": name})
+
+
+@warning(
+    "init_symmetric", "Goodfellow et al. 2016, Deep Learning, 8.4: initial weights break symmetry", row="activation"
+)
+def constants_in_series(code: Code, source: Source) -> Iterator[Hit]:
+    """Two matrices of a network of plain tensors begin constant, one behind the other: hidden units stay equal."""
+    weights = {
+        node.targets[0].id
+        for node in source.of_type(ast.Assign)
+        if isinstance(node.targets[0], ast.Name) and _is_constant_matrix(source, node.value)
+    }
+    filled = [one for one in source.of_type(ast.Call) if _FILLS.search(last_name(one.func))]
+    weights -= {name for one in filled for name in last_names(one)}
+    for product in source.of_type(ast.BinOp) if len(weights) > 1 else ():
+        last = product.right.id if isinstance(product.op, ast.MatMult) and isinstance(product.right, ast.Name) else ""
+        if last in weights:
+            before = {one.id for one in of_type(made_of(code, source, product.left), ast.Name)} & (weights - {last})
+            if before:
+                yield Hit(product, {"first": min(before), "last": last})
+                return
+
+
+def _is_constant_matrix(source: Source, value: ast.expr) -> bool:
+    """Whether this is `torch.full((4, 8), 0.1, requires_grad=True)`, or the like by `Parameter` or `requires_grad_`."""
+    made = next((one for one in of_type(ast.walk(value), ast.Call) if last_name(one.func) in _CONSTANT), None)
+    if made is None or not source.dotted(made.func).startswith(("torch.", "paddle.")) or not made.args:
+        return False
+    shape = made.args[0].elts if isinstance(made.args[0], (ast.Tuple, ast.List)) else made.args
+    trains = re.search(r"requires_grad_?\b|Parameter|stop_gradient", ast.unparse(value)) is not None
+    return len(shape) > 1 and trains and not any(isinstance(one, (ast.Add, ast.Sub)) for one in ast.walk(value))
