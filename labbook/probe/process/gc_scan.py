@@ -12,6 +12,12 @@ SLOW_S = 0.3
 _state = {"slow": False}
 
 
+def can_scan():
+    """Whether `live_instances` looks at all: an empty answer says nothing otherwise."""
+    locked = getattr(sys, "_is_gil_enabled", None)
+    return not _state["slow"] and (locked is None or locked())
+
+
 def live_instances(base):
     """Return all objects whose class is `base` or derives from it, by `type`: `isinstance` would resolve lazy proxies.
 
@@ -27,8 +33,7 @@ def live_instances(base):
 
     Source: PaddlePaddle's reader thread died because a scan referenced its tuple.
     """
-    locked = getattr(sys, "_is_gil_enabled", None)
-    if _state["slow"] or (locked is not None and not locked()):
+    if not can_scan():
         return []
     kinds = _all_subclasses(base)
     began = time.thread_time()

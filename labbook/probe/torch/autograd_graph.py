@@ -174,7 +174,7 @@ class AutogradGraph:
             held |= self.inspector.roots.ids(root)
         foreign = []
         for key, leaf in leaves.items():
-            if key not in held:
+            if key not in held and key not in self.inspector.roots.unsearched:
                 kind = isinstance(leaf, self.torch.nn.Parameter)
                 foreign.append({"shape": list(leaf.shape), "parameter": kind, "again": key in before})
         return foreign[:_MOST_FOREIGN]

@@ -5,6 +5,7 @@ from types import FunctionType
 from ..inspection import root_modules
 from ..inspection.model_lookup import SpareParameters
 from ..inspection.root_modules import MOST_ROOTS, stochastic_modules
+from ..process.gc_scan import can_scan
 from ..wrapping import is_ours
 from .module_calls import Observer
 
@@ -27,6 +28,7 @@ class RootModules(root_modules.RootModules):
 
     Attributes:
         end_look: Called when a forward that was followed has ended, in whatever way.
+        unsearched: Ids of the parameters that the last `register` did not look for: it is not known whose they are.
         spares: Finds the models of parameters that belong to none that was seen to run.
     """
 
@@ -43,6 +45,7 @@ class RootModules(root_modules.RootModules):
         self._swept = 0.0
         self._begun = clock()
         self._parts = set()
+        self.unsearched = set()
 
     def discover(self, parameters):
         """Looks for the model that owns these parameters, unless one that was called does.
@@ -68,17 +71,23 @@ class RootModules(root_modules.RootModules):
 
         Those that a known model keeps in a plain list or dictionary belong to no model: they are not registered.
 
+        The first is always looked for; the others, as `unsearched` has it, unless that has taken its share of the time.
+
         Returns:
             The models, at most 4.
         """
-        found = []
+        found, searched = [], False
         listed = self._listed_parameters() if parameters else ()
-        for parameter in parameters[: 4 * MOST_ROOTS]:
-            now = self._clock()
-            if len(found) >= 4 or self._swept > SWEEPS_S + SWEEPS_SHARE * (now - self._begun):
-                break
+        self.unsearched = set()
+        for at, parameter in enumerate(parameters):
             if id(parameter) in listed or self.owner_of(parameter) is not None:
                 continue
+            now = self._clock()
+            is_late = searched and self._swept > SWEEPS_S + SWEEPS_SHARE * (now - self._begun)
+            if len(found) >= 4 or at >= 4 * MOST_ROOTS or is_late or not can_scan():
+                self.unsearched.add(id(parameter))
+                continue
+            searched = True
             module = self._find([parameter])[1]
             self._swept += self._clock() - now
             root = self.add(module) if module is not None else None

@@ -67,4 +67,4 @@ def test_nothing_is_swept_again_after_a_slow_sweep(monkeypatch):
     monkeypatch.setattr(gc_scan, "SLOW_S", 0.0)
     held = Layer()
     assert gc_scan.live_instances(Layer) == [held]
-    assert gc_scan.live_instances(Layer) == []
+    assert gc_scan.live_instances(Layer) == [] and not gc_scan.can_scan()

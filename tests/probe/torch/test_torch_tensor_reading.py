@@ -1,6 +1,7 @@
 """What single looks at a PyTorch program read from graphs, hooks and modules, without a run."""
 
 import copy
+import itertools
 import subprocess
 import sys
 import warnings
@@ -9,11 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from labbook.probe.inspection.policy_loss import ascends, clipped_ratio, is_inverted, weighted_by_values
+from labbook.probe.process import gc_scan
 from labbook.probe.torch.loss_expression import GRAPH, count_penalised, find_broadcast, is_bootstrapped, is_one, roots
 from labbook.probe.torch.loss_terms import LossTerms
 from labbook.probe.torch.model_copies import ModelCopies
 from labbook.probe.torch.model_inputs import ModelInputs
 from labbook.probe.torch.module_calls import ModuleCalls
+from labbook.probe.torch.root_modules import RootModules
 from labbook.probe.torch.spectral_norms import find_untrained_norms
 from labbook.probe.torch.tensor_stats import TensorStats, WithoutModes
 from labbook.probe.training.process_memory import own_bytes
@@ -372,3 +375,15 @@ def test_an_advantage_with_a_gradient_is_told_by_the_graph(loss, found):
     policy = torch.distributions.Categorical(logits=torch.nn.Linear(5, 4)(X))
     value, actions = torch.nn.Linear(5, 1)(X).squeeze(-1), torch.randint(0, 4, (len(X),))
     assert weighted_by_values(GRAPH, roots([loss(policy, value, actions, Y)])) is found
+
+
+def test_parameters_that_no_sweep_looked_for_are_not_known_to_be_without_a_module(monkeypatch):
+    clock = itertools.count(0.0, 10.0).__next__  # each sweep takes its share of the time
+    roots = RootModules(torch, lambda parameters: (None, None), lambda: False, pytest.fail, clock, None)
+    first, second = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(3))
+    monkeypatch.setitem(gc_scan._state, "slow", False)
+    roots.register([first, second])
+    assert roots.unsearched == {id(second)}
+    monkeypatch.setitem(gc_scan._state, "slow", True)
+    roots.register([first, second])
+    assert roots.unsearched == {id(first), id(second)}
