@@ -32,7 +32,7 @@ _PUT_BACK = re.compile(r"restore|swap_back|unapply", re.IGNORECASE)
 def average_forgets(code: Code, source: Source) -> Iterator[Hit]:
     """An average of weights keeps hardly anything of itself: its decay multiplies the new weights."""
     for node in source.nodes:
-        average, sum_ = _averaging(node)
+        average, sum_ = _moved_in_place(node) or _averaging(node)
         loop = next((one for one in source.parents_of(node) if isinstance(one, (*LOOPS, ast.FunctionDef))), None)
         if not average or sum_ is None or not isinstance(loop, ast.For) or not _WEIGHTS.search(ast.unparse(loop.iter)):
             continue
@@ -114,6 +114,17 @@ def _moves_average(node: ast.AST) -> bool:
     """Whether a call moves an average in place: `s.mul_(decay).add_(p, alpha=1 - decay)`."""
     inner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     return is_call(node, "add_") and is_call(inner, "mul_") and "decay" in ast.unparse(inner).lower()
+
+
+def _moved_in_place(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """What an average is, and its new value: of `s.mul_(a).add_(p, alpha=1 - a)`; `None` for anything else."""
+    inner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    if not is_call(node, "add_") or not is_call(inner, "mul_") or len(node.args) != 1 or len(inner.args) != 1:
+        return None
+    owner, share = inner.func.value, inner.args[0]  # type: ignore[attr-defined]
+    alpha = next((one.value for one in node.keywords if one.arg == "alpha"), ast.Constant(1.0))
+    kept, new = ast.BinOp(owner, ast.Mult(), share), ast.BinOp(node.args[0], ast.Mult(), alpha)
+    return ast.unparse(owner).removesuffix(".data"), ast.BinOp(kept, ast.Add(), new)
 
 
 def _is_of_another(code: Code, kind: Kind, source: Source, call: ast.Call) -> bool:

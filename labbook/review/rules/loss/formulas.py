@@ -19,6 +19,7 @@ CROSS_ENTROPY = re.compile(r"cross_entropy|(?:^|_)(?:bce|ce)(?:$|_)|(?:CrossEntr
 _DEPTH = 4
 _DERIVATIVES = ("torch.autograd.grad", "paddle.grad", "paddle.autograd.grad")
 _MOST_ORDERS = 4
+_WEIGHTS = re.compile(r"(?:^|_)(?:w|wb|ws|wts?|sw|weights|sample_weight|importance)$", re.IGNORECASE)
 _DEVIATION = re.compile(r"(?:^|_)(?:std|stds|stddev|sigma|sigmas|deviation)(?:$|_)", re.IGNORECASE)
 _LOG_VARIANCE = re.compile(r"log_?(?:var|sigma|std)", re.IGNORECASE)
 
@@ -238,3 +239,33 @@ def _is_used_as_deviation(source: Source, name: str) -> bool:
         if any(last_name(side) == name for side in sides):
             return True
     return False
+
+
+@warning(
+    "loss_formula_wrong", "torch.nn.MSELoss: reduction='mean' returns one number for the whole batch", row="loop-bug"
+)
+def weights_without_effect(code: Code, source: Source) -> Iterator[Hit]:
+    """Weights of samples multiply a loss that is averaged already: every sample has the same weight."""
+    for node in (one for one in source.of_type(ast.Call) if is_call(one, "mean", "sum")):
+        inner = node.args[0] if node.args and source.dotted(node.func) else getattr(node.func, "value", None)
+        factors = list(_factors(inner)) if isinstance(inner, ast.BinOp) else []
+        losses = [one for one in factors if _is_reduced(code, source, one)]
+        weights = [
+            one for one in factors if one not in losses and re.search("w(?:eight|ts?)?", last_name(one), re.IGNORECASE)
+        ]
+        if len(losses) == 1 and weights:
+            yield Hit(node, {"weights": ast.unparse(weights[0]), "loss": ast.unparse(losses[0])})
+
+
+def _is_reduced(code: Code, source: Source, node: ast.expr) -> bool:
+    """Whether a value is one number for a batch: of a loss of the framework whose reduction is not changed."""
+    call = code.made(source, node)
+    if not isinstance(call, ast.Call):
+        return False
+    kind = code.kind(source, call.func)
+    made = kind.call if kind is not None else call
+    name = kind.name if kind is not None else source.dotted(call.func)
+    is_loss = re.fullmatch(r"(?:torch|paddle)\.nn\.(?:\w+Loss|functional\.(?:\w+_loss|\w*cross_entropy\w*))", name)
+    options = {one.arg: getattr(one.value, "value", "") for one in made.keywords}
+    changed = {"reduce", "size_average"} & set(options)
+    return is_loss is not None and options.get("reduction", "mean") in ("mean", "sum") and not changed

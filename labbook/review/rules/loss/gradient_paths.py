@@ -189,3 +189,44 @@ def _only_for(code: Code, source: Source, value: ast.expr) -> Iterator[ast.expr]
         made = code.made(source, name) if len(reads) == 1 else None
         if made is not None:
             yield made
+
+
+@warning(
+    "custom_backward_wrong", "Ganin and Lempitsky 2015, equation 9: the backward is -lambda * grad", row="loop-bug"
+)
+def gradient_not_reversed(code: Code, source: Source) -> Iterator[Hit]:
+    """A layer that is named after the reversal of gradients passes them on with their sign."""
+    for cls in source.of_type(ast.ClassDef):
+        back = next((one for one in cls.body if isinstance(one, ast.FunctionDef) and one.name == "backward"), None)
+        is_reversal = re.search(r"revers|grl", cls.name, re.IGNORECASE) and "Function" in "".join(
+            map(ast.unparse, cls.bases)
+        )
+        text = ast.unparse(back) if back is not None else ""
+        if back is not None and is_reversal and not re.search(r"-|neg|sub|revers", text.partition("\n")[2]):
+            yield Hit(back, {"name": cls.name})
+
+
+@warning("value_never_used", "Python reference: an assignment binds the name anew", row="loop-bug")
+def term_overwritten(code: Code, source: Source) -> Iterator[Hit]:
+    """A loop computes a loss for each head or task, and only the last one reaches `backward`."""
+    for loop in source.of_type(ast.For):
+        statement, outer = loop.body[-1], loop_of(source, loop)
+        name = dotted_target(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
+        if outer is None or len(loop.body) > 2 or "loss" not in name.lower() or not isinstance(statement, ast.Assign):
+            continue
+        nodes = list(walk(loop.body))
+        read = {one.id for one in of_type(nodes, ast.Name) if not _is_stored(one)}
+        given = {one.id for one in of_type(ast.walk(loop.target), ast.Name)} & read
+        # A value that the loop carries on is judged at its end, on purpose.
+        carried = any(_is_carried(loop, one) for one in last_names(statement.value))
+        leaves = any(isinstance(one, (ast.Break, ast.Continue)) or is_call(one, "backward") for one in nodes)
+        later = (one for one in of_type(walk(outer.body), ast.Call) if one.lineno > loop.lineno)
+        ends = any(is_call(one, "backward") and name in last_names(one) for one in later)
+        if given and name not in read and not carried and not leaves and ends:
+            yield Hit(statement, {"term": name, "code": ast.unparse(statement)})
+
+
+def _is_carried(loop: ast.For, name: str) -> bool:
+    """Whether a name is read before it is assigned in each pass of a loop."""
+    first = next((one for one in loop.body if name in last_names(one)), None)
+    return isinstance(first, ast.Assign) and first is not loop.body[-1] and name in last_names(first.value)

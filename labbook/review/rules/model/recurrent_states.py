@@ -32,7 +32,9 @@ def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
         call, owner = node.value, source.class_of(node)
         loop = loop_of(source, node)
         function = source.function(node)
-        if owner is None or loop is None or source.function(loop) is not function or not code.is_module(source, owner):
+        if loop is None or source.function(loop) is not function:
+            continue
+        if not (_counts_time(code, source, call, loop) if owner is None else code.is_module(source, owner)):
             continue
         states = [dotted_target(one) for one in _elements(call.args[1])]
         if not all(states) or not _is_step(code, source, call) or not _follows(code, source, node, loop):
@@ -72,6 +74,14 @@ def _follows(code: Code, source: Source, step: ast.Assign, loop: ast.AST) -> boo
     slices = [one.slice for one in of_type(ast.walk(call.args[0]), ast.Subscript)]
     times = (one for one in slices if isinstance(one, ast.Tuple) and counter)
     return fed_back or any(counter in ast.unparse(one).replace(":", " ").replace(",", " ").split() for one in times)
+
+
+def _counts_time(code: Code, source: Source, call: ast.Call, loop: ast.AST) -> bool:
+    """Whether a loop outside a model steps a recurrent cell over a range of times, within one step of training."""
+    kind = code.kind(source, call.func)
+    is_range = isinstance(loop, ast.For) and is_call(loop.iter, "range")
+    is_inner = is_range and not any(is_call(one, "backward", "step") for one in walk(loop.body))  # type: ignore[attr-defined]
+    return is_inner and kind is not None and kind.name.endswith("Cell")
 
 
 def _elements(node: ast.expr) -> list[ast.expr]:
