@@ -145,6 +145,16 @@ elif case == "stale":
     o = torch.optim.SGD(m.parameters(), 0.1)
     m[2] = nn.Linear(16, 2)
     loop(m, o, ce)
+elif case == "acting":
+    actor, critic = nn.Linear(10, 2), nn.Linear(12, 1)
+    ours, other = torch.optim.SGD(actor.parameters(), 0.1), torch.optim.SGD(critic.parameters(), 0.1)
+    for x, y in batches():
+        with torch.no_grad():
+            both = torch.cat([x, actor(x)], 1)
+        for optimizer in (other, ours):
+            optimizer.zero_grad()
+            critic(both).mean().backward()
+            optimizer.step()
 elif case == "list":
 
     class N(nn.Module):

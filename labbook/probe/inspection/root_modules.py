@@ -17,6 +17,7 @@ class RootModule:
     Attributes:
         name: Its class.
         called: Forwards with gradients so far.
+        is_evaluated: Whether a forward without gradients was seen.
         thread: The thread that its last forward ran in, of those that were taken; `None` before.
         shown: Whether its `model` event was written.
         cached: Facts about it that hold between dense steps.
@@ -31,6 +32,7 @@ class RootModule:
         self.stochastic = bool(stochastic)
         self._stochastic = [ref(one) for one in stochastic]
         self.called = 0
+        self.is_evaluated = False
         self.thread = None
         self.cached = None
         self.shown = False

@@ -185,6 +185,8 @@ class RootModules(root_modules.RootModules):
                     if not root.called and self._parts:
                         self._drop_submodels(root)
                     root.called += 1
+                else:
+                    root.is_evaluated = True
                 monitor.forward_begins(root, args, kwargs, grad, module.training)
             except Exception as error:
                 failed("torch.forward begins", error)

@@ -62,9 +62,11 @@ def _count_doubly_optimized(optimizers):
 def _optimizer_totals(inspector, loop, owned):
     owners = living_optimizers(inspector)
     loop.facts["held_twice"] = _count_doubly_optimized([optimizer for _, optimizer in owners])
+    # A model that only acts, without gradients, runs too: its loss is what does not reach it.
+    acting = {key for root in inspector.roots.living_models() if root.is_evaluated for key in inspector.roots.ids(root)}
     for recorder, optimizer in owners if owned else ():
         params = [p for p in parameters(optimizer) if p.requires_grad]
-        lost = [p for p in params if id(p) not in owned and id(p) not in inspector.had_gradient]
+        lost = [p for p in params if id(p) not in owned | acting and id(p) not in inspector.had_gradient]
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | set(inspector.had_gradient))
         loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, inspector.adapter.elements)

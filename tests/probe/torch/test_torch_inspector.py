@@ -108,6 +108,10 @@ def test_stale_optimizer_parameters_are_counted(play):
     assert seen["outside"] == ["2.weight", "2.bias"]
 
 
+def test_a_model_that_only_acts_is_no_model_that_never_runs(play):
+    assert not loop(play("acting")).get("stale")
+
+
 def test_steps_that_change_nothing_are_counted_but_not_with_a_rate_of_zero(play):
     tiny = loop(play("lrtiny"))["unchanged"]["0"]
     assert tiny["checked"] == tiny["unchanged"] > 10
