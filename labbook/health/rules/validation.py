@@ -18,7 +18,7 @@ from labbook.health.evidence.held_out_metrics import (
     validation_samples,
 )
 from labbook.health.evidence.layer_history import roots_of
-from labbook.health.evidence.measurements import missing_reason, too_few_data, unobserved
+from labbook.health.evidence.measurements import join_names, missing_reason, too_few_data, unobserved
 from labbook.health.evidence.training_kind import (
     TrainingLoss,
     beats_label_shares,
@@ -27,7 +27,7 @@ from labbook.health.evidence.training_kind import (
     training_losses,
 )
 from labbook.health.evidence.trend_tests import binomial_at_least, blocks, mann_kendall, median, theil_sen
-from labbook.health.rules.data.labels import label_counts
+from labbook.health.rules.data.labels import find_classifier, label_counts
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import name_words
@@ -275,3 +275,32 @@ def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, fl
     # Of an unknown number of samples only an accuracy that is no better at all counts.
     samples = samples if samples >= 50 else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)
+
+
+@check("new_labels_in_val", family="data", tier=1, needs=("prints",))
+def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
+    """Whether validation has classes that a whole epoch of training has not. Source: deepchecks NewLabel (tier 1)."""
+    training, held_out = label_counts(signals), label_counts(signals, "eval")
+    if find_classifier(signals) is None or sum(training.values()) < 100 or len(training) < 2 or len(training) >= 200:
+        return None
+    seen = _all_labels(signals)
+    new = [name for name in held_out if name not in seen]
+    if not new or sum(held_out[name] for name in new) < 3:
+        return None
+    observed = message("health.new_labels_in_val.new", classes=len(new), names=join_names(new))
+    return Outcome("warn", observed)
+
+
+def _all_labels(signals: Signals) -> set[str]:
+    """All labels that any epoch, batch or loss of the training had: later phases may have other classes."""
+    seen = {name for e in signals.prints if e.get("phase") == "train" for name in e.get("histogram", {})}
+    seen |= {
+        name for b in signals.batches if b.get("phase") == "train" for name in b.get("labels", {}).get("histogram", {})
+    }
+    targets = [loss.get("target", {}) for loss in training_losses(signals)]
+    ends = [end for target in targets for end in (target.get("min"), target.get("max"))]
+    whole = [int(end) for end in ends if end is not None and end == int(end)]
+    if whole and not {str(end) for end in whole} <= seen:
+        # A loss got labels that no look at the data has: what lies between them may have been there as well.
+        seen |= {str(name) for name in range(min(whole), min(max(whole), min(whole) + 10_000) + 1)}
+    return seen

@@ -57,7 +57,7 @@ def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
 
 def _are_inputs(seen: Iterable[str], signals: Signals) -> bool:
     """Whether whole numbers are no labels but inputs, as the ids of users: the loss got none so large."""
-    loss = _classifies(signals)
+    loss = find_classifier(signals)
     if loss is None or loss.get("outside", 0) or loss.get("fn") not in (*CLASSIFIERS, *BINARY):
         return False
     classes = 2 if loss.get("fn") in BINARY else loss.get("classes", 0)
@@ -86,22 +86,7 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
     return +seen
 
 
-def _all_labels(signals: Signals) -> set[str]:
-    """All labels that any epoch, batch or loss of the training had: later phases may have other classes."""
-    seen = {name for e in signals.prints if e.get("phase") == "train" for name in e.get("histogram", {})}
-    seen |= {
-        name for b in signals.batches if b.get("phase") == "train" for name in b.get("labels", {}).get("histogram", {})
-    }
-    targets = [loss.get("target", {}) for loss in training_losses(signals)]
-    ends = [end for target in targets for end in (target.get("min"), target.get("max"))]
-    whole = [int(end) for end in ends if end is not None and end == int(end)]
-    if whole and not {str(end) for end in whole} <= seen:
-        # A loss got labels that no look at the data has: what lies between them may have been there as well.
-        seen |= {str(name) for name in range(min(whole), min(max(whole), min(whole) + 10_000) + 1)}
-    return seen
-
-
-def _classifies(signals: Signals) -> LossCall | None:
+def find_classifier(signals: Signals) -> LossCall | None:
     """The classifier's loss of this training, for one label a sample."""
     samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
     for loss in training_losses(signals):
@@ -182,7 +167,7 @@ def labels_vary(run: Run, signals: Signals) -> Outcome | None:
         return Outcome("fail", observed, called_in_sentence(binary[0].get("line", "")))
     if constant := _learns_constant(run, signals):
         return constant
-    loss, counts = _classifies(signals), label_counts(signals)
+    loss, counts = find_classifier(signals), label_counts(signals)
     if loss is None or sum(counts.values()) < _LABELS:
         return None
     low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
@@ -301,7 +286,10 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     long tails. A loss with weights takes it into account already, and the losses of single samples (`reduction="none"`)
     may be weighted by the program, as a focal loss is. Words that an embedding has, too, are no classes.
     """
-    loss, counts = _classifies(signals), label_counts(signals)
+    loss, counts = find_classifier(signals), label_counts(signals)
+    # Several calls a step, as one for each time: what was counted are the labels of one of them.
+    if loss is not None and loss.get("calls", 0) >= 2 * signals.loop.get("backwards", math.inf):
+        return unobserved(message("health.not_observed.labels_per_sample"))
     if loss is not None and loss.get("fn") in BINARY:
         # The targets of the loss count; integers of the data may be the ids of users.
         counts = _binary_counts(run, signals) or counts
@@ -389,17 +377,3 @@ def labels_consistent(run: Run, signals: Signals) -> Outcome | None:
         return None
     observed = message("health.conflicting_labels.found", bad=conflicting, repeated=len(repeated))
     return Outcome("fail", observed)
-
-
-@check("new_labels_in_val", family="data", tier=1, needs=("prints",))
-def validation_classes_known(run: Run, signals: Signals) -> Outcome | None:
-    """Whether validation has classes that a whole epoch of training has not. Source: deepchecks NewLabel (tier 1)."""
-    training, held_out = label_counts(signals), label_counts(signals, "eval")
-    if _classifies(signals) is None or sum(training.values()) < 100 or len(training) < 2 or len(training) >= 200:
-        return None
-    seen = _all_labels(signals)
-    new = [name for name in held_out if name not in seen]
-    if not new or sum(held_out[name] for name in new) < 3:
-        return None
-    observed = message("health.new_labels_in_val.new", classes=len(new), names=join_names(new))
-    return Outcome("warn", observed)
