@@ -230,9 +230,8 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([1900, 50, 50], weight=True)).observed.endswith("weights the classes")
     shares = {"warn": [1900, 50, 50], "note": [600, 500, 40], "ok": [300, 300, 300]}
     assert all(ask("class_imbalance", signals=signals(counts)).verdict == one for one, counts in shares.items())
-    timed = {"loop": {"backwards": 9}, **signals([1900, 50, 50], calls=54)}  # a loss for each of six times
-    others = {"note": signals([1900, 50, 50], reduction="none"), "not observed": timed, "warn": signals([130, 2, 4])}
-    assert all(ask("class_imbalance", signals=given).verdict == one for one, given in others.items())
+    assert ask("class_imbalance", signals=signals([130, 2, 4])).verdict == "warn"
+    assert ask("class_imbalance", signals=signals([1900, 50, 50], reduction="none")).verdict == "note"
     words = [max(1, 2000 // rank) for rank in range(1, 150)]
     assert ask("class_imbalance", signals=signals(words, classes=2)).verdict == "not observed", "these are ids"
     table = {"i": 0, "name": "e", "type": "Embedding", "order": 0, "options": {"num_embeddings": 149}}
@@ -242,8 +241,7 @@ def test_imbalance(ask):
         labels = signals(words if size > 2 else [1900, 50], classes=size) | model
         assert ask("class_imbalance", signals=labels).verdict == verdict
     assert ask("class_imbalance", signals=signals([90, 8, 6])).observed.endswith(" of only 104 labels")
-    # A label that the loss leaves out is no class.
-    masked = ask("class_imbalance", signals=signals([1900, 300, 300], ignored=0.7, ignore_index=0))
+    masked = ask("class_imbalance", signals=signals([1900, 300, 300], ignored=0.7, ignore_index=0))  # no class
     assert masked.verdict == "ok" and masked.observed.startswith("2 classes, 50 %")
     column, pixels = ({"shape": [32, *more], "min": 0, "max": 2} for more in ([1], [8, 8]))
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"

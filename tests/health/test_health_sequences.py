@@ -362,3 +362,11 @@ def test_positions_are_not_missed_where_the_loss_falls_without_them(ask, make_se
     losses = make_series("loss", [0.69] * 5 + [last] * 40)
     found = ask("positions_missing", losses, signals={"tensors": looks, "batches": ({"step": 1, "phase": "train"},)})
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(("calls", "verdict"), [(250, "warn"), (1500, "not observed")])
+def test_a_loss_for_each_time_of_a_sequence_has_no_classes_of_the_data(ask, calls, verdict):
+    counted = epoch() | {"histogram": {"0": 1900, "1": 50, "2": 50}}
+    call = classifier(calls=calls, classes=3, target={"shape": [32], "min": 0, "max": 2})
+    signals = {"losses": (call,), "prints": (counted,), "loop": {"backwards": 250}}
+    assert ask("class_imbalance", signals=signals).verdict == verdict
