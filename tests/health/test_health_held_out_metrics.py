@@ -1,5 +1,7 @@
 """Held-out metrics that collapse, or stay at a trivial value, while the training loss falls."""
 
+from dataclasses import replace
+
 import pytest
 from order_of_tests import in_one_test
 
@@ -204,3 +206,14 @@ def test_a_validation_loss_that_is_the_loss_of_steps(ask, make_series, name, las
     series = make_series("loss", loss), make_series(name, values, "text")
     found = ask("evaluation_updates_parameters", *series, signals={"loop": {"steps": 200}})
     assert (found and found.verdict) == verdict
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_the_last_of_these_steps_may_be_of_a_smaller_batch_and_reports_of_some_epochs(ask, make_series, share, first):
+    ends = [40, 80, 160, 200]
+    values = [round((sum(FALLING[end - 6 : end - 1]) + share * FALLING[end - 1]) / (5 + share), 4) for end in ends]
+    series = make_series("loss", FALLING), make_series("test_loss", values, "text")
+    series = series[0], replace(series[1], steps=tuple(end // 40 - 1 + first for end in ends))
+    found = ask("evaluation_updates_parameters", *series, signals={"loop": {"steps": 200}})
+    assert found.verdict == "warn" and "last 6 of 40" in found.observed

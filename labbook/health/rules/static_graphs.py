@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from labbook.health.evidence.measurements import called_in_sentence, finite_points, place_of, process_series
 from labbook.health.evidence.trend_tests import median
@@ -19,6 +20,9 @@ _FALLEN = 0.97
 _REPORTS = 4
 _PRINTED, _DIGITS = 5e-4, 6e-5
 """Relative and absolute difference of a printed loss with four digits behind the point."""
+
+_LEAST_WEIGHT = 0.02
+"""Share that the samples of the last batch have of those of a whole one. Source: chosen by us."""
 
 _RETURNED = 0.7
 """Share of the way back to its first level that the loss goes. Source: chosen by us."""
@@ -94,18 +98,37 @@ def _loss_of_steps(run: Run, signals: Signals) -> Outcome | None:
     steps = losses[0].values
     for series in run.series:
         kind, logged = metric_kind(series.name), finite_points(series)[1]
-        period, rest = divmod(len(steps), max(1, len(logged)))
         is_held_out = kind.quantity == "loss" and kind.split in ("val", "test") and series.source != "probe"
-        if not is_held_out or kind.running_best or len(logged) < _REPORTS or rest:
+        if not is_held_out or kind.running_best or not _REPORTS <= len(logged) == len(series.values):
             continue
-        fitting = [
-            last for last in range(1, period + 1)
-            if all(
-                math.isclose(sum(steps[end - last : end]) / last, value, rel_tol=_PRINTED, abs_tol=_DIGITS)
-                for end, value in zip(range(period, len(steps) + 1, period), logged, strict=True)
-            )
-        ]  # fmt: skip
-        if len(fitting) == 1 and 1 < fitting[0] < period:
-            facts = {"name": series.name, "last": fitting[0], "period": period, "times": len(logged)}
-            return Outcome("warn", message("health.evaluation_updates_parameters.loss_of_steps", **facts))
+        for period, ends in _places_of_reports(series.steps, len(steps)):
+            fitting = [last for last in range(1, period + 1) if _are_means(steps, ends, last, logged)]
+            # A step more is the same where its weight is that of a few samples.
+            if fitting and fitting[-1] - fitting[0] < 2 and 1 < fitting[0] < period:
+                facts = {"name": series.name, "last": fitting[0], "period": period, "times": len(logged)}
+                return Outcome("warn", message("health.evaluation_updates_parameters.loss_of_steps", **facts))
     return None
+
+
+def _places_of_reports(epochs: Sequence[int], count: int) -> Iterator[tuple[int, list[int]]]:
+    """Yields the steps of an epoch and those up to each report: after epochs from 0 or 1 on, or after all epochs."""
+    for numbers in (epochs, [number + 1 for number in epochs], range(1, len(epochs) + 1)):
+        period, rest = divmod(count, max(1, numbers[-1]))
+        if not rest and period:
+            yield period, [number * period for number in numbers]
+
+
+def _are_means(steps: Sequence[float], ends: Sequence[int], last: int, logged: Sequence[float]) -> bool:
+    """Whether logged values are means of the last steps before, where the last one may be of a smaller batch."""
+    sums = [sum(steps[end - last : end - 1]) for end in ends]
+    whole = zip(sums, ends, logged, strict=True)
+    # Each report gives the weight of the last step; that of the one which it changes most is the least rounded.
+    weights = [
+        (abs(value - steps[end - 1]), total - value * (last - 1), value - steps[end - 1]) for total, end, value in whole
+    ]
+    _, above, below = max(weights)
+    weight = min(1.0, above / below) if below else 1.0
+    if weight < _LEAST_WEIGHT:
+        return False
+    means = [(total + weight * steps[end - 1]) / (last - 1 + weight) for total, end in zip(sums, ends, strict=True)]
+    return all(math.isclose(a, b, rel_tol=_PRINTED, abs_tol=_DIGITS) for a, b in zip(means, logged, strict=True))
