@@ -1,6 +1,9 @@
 """Checks of what modules and losses are given: ids of lookup tables, axes in another order, steps, activations."""
 
+import pytest
 from order_of_tests import in_one_test
+
+FALLING = [0.69 * 0.97**n for n in range(60)]
 
 
 @in_one_test(
@@ -54,6 +57,30 @@ def test_the_first_step_of_a_recurrent_layer(ask, calls, read, both, verdict):
     looks = ({"step": 1, "model": 0, "modules": [{"i": 1, "calls": calls}]},)
     models = ({"model": 0, "modules": [layer], "parameters": []},)
     found = ask("recurrent_first_step", signals={"models": models, "tensors": looks})
+    assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(
+    ("padded", "length", "read", "loss", "verdict"),
+    [
+        (0.6, 18, [17], [0.69] * 60, "warn"),
+        (0.6, 18, [17], FALLING, "note"),
+        (0.6, 18, [17, 3], [0.69] * 60, None),
+        (0.6, 20, [17], [0.69] * 60, None),  # ids of something else
+        (0.1, 18, [17], [0.69] * 60, None),
+    ],
+)
+def test_the_last_step_of_a_recurrent_layer_behind_padding(ask, make_series, padded, length, read, loss, verdict):
+    layer = {"i": 1, "name": "gru", "type": "GRU", "order": 0, "output": [{"shape": [32, 18, 8]}], "steps_read": read}
+    looks = ({"step": 1, "model": 0, "modules": [{"i": 1, "calls": 1}]},)
+    ids = {"role": "input", "integer": True, "shape": [32, length], "padded": padded}
+    signals = {
+        "models": ({"model": 0, "modules": [layer], "parameters": []},),
+        "tensors": looks,
+        "batches": tuple({"phase": "train", "step": n, "leaves": [ids]} for n in range(1, 5)),
+        "losses": ({"fn": "bce_with_logits", "calls": 60},),
+    }
+    found = ask("recurrent_first_step", make_series("loss", loss), signals=signals)
     assert (found.verdict if found else None) == verdict
 
 

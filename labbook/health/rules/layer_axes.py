@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import functions_of, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, place_of
-from labbook.health.evidence.training_kind import training_losses
+from labbook.health.evidence.training_kind import has_fallen, training_losses
+from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import FunctionInspection
 from labbook.model.message import message
@@ -15,6 +16,9 @@ from labbook.model.run import Run
 from labbook.model.signals import Signals
 
 _CONFIRMED = 3
+_PADDED = 0.25
+_FALLEN = 0.9
+"""Share of the steps that are padding, and of its first values below which a loss has fallen. Source: chosen by us."""
 
 
 @check("softmax_wrong_axis", family="loop-bug", tier=1)
@@ -130,9 +134,10 @@ def _is_made_by_convolution(signals: Signals, form: Sequence[int], order: float)
 
 @check("recurrent_first_step", family="loop-bug", tier=2, needs=("models",))
 def last_step_is_read(run: Run, signals: Signals) -> Outcome | None:
-    """Whether all that modules are given of a recurrent layer's output is its first time step, of several.
+    """Whether all that modules are given of a recurrent layer's output is its first time step, or the last of padding.
 
-    Source: chosen by us (tier 2): in one direction, that step has seen one input only; with two directions, either end.
+    Source: chosen by us (tier 2): in one direction, the first step has seen one input only; with two directions, either
+    end. Behind padding for a quarter of the steps a layer may have forgotten the sequence: a note where the loss falls.
     """
     for module in modules_of(signals):
         outputs = module.facts.get("output", [])
@@ -144,7 +149,18 @@ def last_step_is_read(run: Run, signals: Signals) -> Outcome | None:
             key = "health.recurrent_first_step.one_side" if both else "health.recurrent_first_step.read"
             advice = message("health.recurrent_first_step.join") if both else None
             return Outcome("warn", message(key, layer=module.label, steps=steps), advice=advice)
+        padded = [share for share in _padded_shares(signals, steps) if once and not both and read == {steps - 1}]
+        if len(padded) >= _CONFIRMED and median(padded) > _PADDED:
+            facts = {"layer": module.label, "steps": steps, "share": median(padded)}
+            verdict = "note" if has_fallen(run, signals, _FALLEN) else "warn"
+            return Outcome(verdict, message("health.recurrent_first_step.padded", **facts))
     return None
+
+
+def _padded_shares(signals: Signals, steps: int) -> list[float]:
+    """Returns which share of each inspected batch of so many tokens is padding at the end of its rows."""
+    leaves = [leaf for batch in signals.batches for leaf in batch.get("leaves", []) if leaf.get("role") == "input"]
+    return [leaf.get("padded", 0.0) for leaf in leaves if "padded" in leaf and leaf.get("shape", ())[1:] == (steps,)]
 
 
 @check("batch_axis_taken_as_time", family="loop-bug", tier=2, needs=("batches", "modules"))

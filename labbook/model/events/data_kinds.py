@@ -34,6 +34,7 @@ class Leaf(TypedDict, total=False):
     rows_scaled: bool
     mixed: bool
     ahead: Count
+    padded: Finite
     lags: list[float]
 
 

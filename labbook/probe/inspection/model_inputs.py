@@ -12,7 +12,7 @@ from .missing_marks import ROWS as MARKED_ROWS
 from .missing_marks import marked_columns
 from .nested import tensors_in
 from .row_scaling import are_rows_scaled
-from .sequence_offsets import SHORTEST, series_ahead, tokens_ahead
+from .sequence_offsets import SHORTEST, padded_share, series_ahead, tokens_ahead
 
 MOST_LEAVES = 16
 COLUMNS = 4096
@@ -178,6 +178,8 @@ class ModelInputs:
                 tokens = self.stats.numbers(leaf, TOKENS) if len(found) < _MOST_SEQUENCES else None
                 if tokens is not None:
                     found.append((tokens, shape, fields))
+                    if not is_series:
+                        fields["padded"] = padded_share(tokens, shape)
         return found
 
     def is_padding_all(self, shape, hidden):

@@ -4,6 +4,8 @@ SHORTEST = 4
 """Steps of a sequence, and different values in it, below which an equal one proves nothing."""
 
 _FEWEST_TOKENS = 16
+_MOST_ROWS = 0.9
+"""Share of the rows that end with the token of the padding. Source: chosen by us; the longest ones have none."""
 
 
 def tokens_ahead(tokens, shape, target):
@@ -31,6 +33,23 @@ def tokens_ahead(tokens, shape, target):
         if timed and _agree(tokens[ahead * columns :], target[: (rows - ahead) * columns]):
             return ahead
     return None
+
+
+def padded_share(tokens, shape):
+    """The share of a batch of sequences that one equal token at the end of the rows fills; 0.0 without padding there.
+
+    Args:
+        tokens: The numbers of the batch, in order.
+        shape: Of the batch; rows are sequences.
+    """
+    rows, columns = shape
+    ends = tokens[columns - 1 :: columns]
+    padding = max(set(ends), key=ends.count)
+    if rows < SHORTEST or ends.count(padding) < _MOST_ROWS * rows:
+        return 0.0
+    starts = range(0, rows * columns, columns)
+    lengths = [next((at for at in range(columns, 0, -1) if tokens[start + at - 1] != padding), 0) for start in starts]
+    return 1.0 - sum(lengths) / len(tokens)
 
 
 def _agree(tokens, target):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from labbook.probe.inspection.model_inputs import ModelInputs
-from labbook.probe.inspection.sequence_offsets import series_ahead, tokens_ahead
+from labbook.probe.inspection.sequence_offsets import padded_share, series_ahead, tokens_ahead
 
 pytestmark = pytest.mark.pure
 
@@ -82,3 +82,17 @@ def test_a_mask_that_leaves_the_padding_alone_behind_a_token_for_the_sequence():
     assert inputs.is_padding_all((5, 9), left), "the first position is left so that no sample is hidden as a whole"
     assert not inputs.is_padding_all((5, 10), hidden(False, [False]))
     assert inputs.is_padding_all((5, 10), hidden(True, [True])) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "share"),
+    [
+        ([[5, 6, 0, 0]] * 4, 0.5),
+        ([[5, 6, 7, 1], [5, 1, 1, 1]] * 4, 0.5),
+        ([[0, 0, 5, n] for n in range(6)], 0.0),  # padded in front
+        ([[0, 0, 0, 0]] * 4, 1.0),
+        ([[5, 0, 0, 0]] * 3, 0.0),  # too few rows
+    ],
+)
+def test_padding_at_the_end_of_the_rows(rows, share):
+    assert padded_share([token for row in rows for token in row], (len(rows), 4)) == share
