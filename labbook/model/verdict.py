@@ -70,7 +70,8 @@ def judge_run(run: Run) -> Verdict:
     # Of an imported run the steps are known by its series.
     if not run.imported_from and not run.steps:
         if run.captured.get("trials"):
-            return Verdict("unknown", "trials")
+            found = {row.get("verdict") for row in run.facts("trials").get("rows") or () if row.get("verdict")}
+            return Verdict("healthy") if found == {"healthy"} else Verdict("unknown", "trials")
         evaluated = any(signals.evaluations for signals in run.signals)
         warned = _first_check(run, "warn") if evaluated else ""
         return Verdict("suspect", warned) if warned else Verdict("unknown", "evaluation" if evaluated else "no_step")

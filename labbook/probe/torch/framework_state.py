@@ -78,6 +78,12 @@ def optimizer_facts(optimizer, closure):
         (number(group.get("lr")), [parameter.numel() for parameter in group["params"]])
         for group in optimizer.param_groups
     ]
+    if hasattr(optimizer, "hypers"):  # of fastai, whose optimizers are one class and differ by what they call last
+        given = optimizer.hypers[-1].items()  # rates of a schedule are numbers of numpy
+        options = {name: float(value) if isinstance(value, float) else value for name, value in given}
+        last = getattr(optimizer.cbs[-1], "__name__", "") if len(getattr(optimizer, "cbs", ())) else ""
+        fields = optimizer_fields(optimizer, options, groups, closure)
+        return dict(fields, type="%s of fastai" % (last or fields["type"]))
     return optimizer_fields(optimizer, getattr(optimizer, "defaults", None) or {}, groups, closure)
 
 
