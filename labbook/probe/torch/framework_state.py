@@ -104,11 +104,17 @@ def model_facts(root, own):
     every = [*(model_lookup.parameters_of(root, "_modules") if root is not None else ()), *own]
     return {
         "name": model_lookup.class_name(root) if root is not None else "",
-        "parameters": {id(p): p.numel() for p in every},
+        "parameters": {id(p): count_elements(p) for p in every},
         "trainable": {id(p): p.numel() for p in every if p.requires_grad},
         "device": {str(p.device) for p in own},
         "dtype": {str(p.dtype).replace("torch.", "") for p in own},
     }
+
+
+def count_elements(parameter):
+    """Elements of a parameter; 0 for integers on one axis: the state of a generator of Keras is no weight."""
+    is_state = parameter.dim() < 2 and not (parameter.is_floating_point() or parameter.is_complex())
+    return 0 if is_state else parameter.numel()
 
 
 def parameters(optimizer):

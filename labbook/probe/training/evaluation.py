@@ -60,10 +60,10 @@ class Evaluation:
             whole: As in `ModelRoles`.
             place: Loader of the batch and number of its pass, `None` if unknown.
         """
-        if self.open and place is not None and place not in self._passes:
-            if 0 < self._usual_passes <= len(self._passes):
-                self.end(step, is_pause_over=False)
-                self._before = step - APART
+        is_further = self.open and place is not None and place not in self._passes
+        if is_further and 0 < self._usual_passes <= len(self._passes):
+            self.end(step, is_pause_over=False)
+            self._before = step - APART
         if place is not None:
             self._passes.add(place)
         if not self.open:
