@@ -79,8 +79,8 @@ def optimizer_facts(optimizer, closure):
         for group in optimizer.param_groups
     ]
     if hasattr(optimizer, "hypers"):  # of fastai, whose optimizers are one class and differ by what they call last
-        given = optimizer.hypers[-1].items()  # rates of a schedule are numbers of numpy
-        options = {name: float(value) if isinstance(value, float) else value for name, value in given}
+        given = optimizer.hypers[-1].items()  # numbers of numpy from a schedule, whose first rate is not the one given
+        options = {name: float(value) if isinstance(value, float) else value for name, value in given if name != "lr"}
         last = getattr(optimizer.cbs[-1], "__name__", "") if len(getattr(optimizer, "cbs", ())) else ""
         fields = optimizer_fields(optimizer, options, groups, closure)
         return dict(fields, type="%s of fastai" % (last or fields["type"]))

@@ -344,7 +344,9 @@ def accuracy_of_numbers(code: Code, source: Source) -> Iterator[Hit]:
         metrics = argument(call, 2 if is_call(call, "prepare") else 3, "metrics")
         if loss is None or metrics is None or not _is_distance(loss):
             continue
-        if _names_in(metrics) & _ACCURACIES and (is_call(call, "prepare") or _ends_in_one_number(code, source, receiver(call))):
+        if _names_in(metrics) & _ACCURACIES and (
+            is_call(call, "prepare") or _ends_in_one_number(code, source, receiver(call))
+        ):
             yield Hit(call, {"loss": ast.unparse(loss)})
 
 
