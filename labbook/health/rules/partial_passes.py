@@ -37,11 +37,11 @@ def loader_run_through(run: Run, signals: Signals) -> Outcome | None:
         never_used = loader.get("shuffle") is False
         is_trial = taken <= _MOST_BATCHES and total <= _LONGEST and epochs * taken < _FEW_PASSES * total
         verdict, limits = "warn" if never_used or is_trial else "note", _given_limits(run)
-        evidence = (message("health.loop_left_early.passes", passes=epochs * taken / total),)
+        whole = message("health.loop_left_early.passes", passes=epochs * taken / total)
         if not limits:
-            return Outcome(verdict, observed, evidence)
-        evidence = (message("health.loop_left_early.option", names=limits), *evidence)
-        return Outcome(verdict, observed, evidence, advice=message("health.loop_left_early.advice", names=limits))
+            return Outcome(verdict, observed, (whole,))
+        given = message("health.loop_left_early.option", names=limits)
+        return Outcome(verdict, observed, (given, whole), advice=message("health.loop_left_early.advice", names=limits))
     return None
 
 
