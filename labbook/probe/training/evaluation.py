@@ -45,7 +45,7 @@ class Evaluation:
         self._next = 0
         self._passes, self._usual_passes = set(), 0
 
-    def forward(self, step, root, training, grad, stochastic, other=False, whole=False, place=None):
+    def forward(self, step, root, training, grad, stochastic, other=False, whole=False, batch=None):
         """Add a forward that is no training forward.
 
         A phase ends with the next training forward, or where one more loader is passed through than in the pause of the
@@ -58,8 +58,9 @@ class Evaluation:
             stochastic: Whether it contains dropout or batch normalisation.
             other: Whether the model is not trained.
             whole: As in `ModelRoles`.
-            place: Loader of the batch and number of its pass, `None` if unknown.
+            batch: The `Batch`, `None` if unknown.
         """
+        place = None if batch is None or batch.loader is None else (batch.loader, batch.epoch)
         is_further = self.open and place is not None and place not in self._passes
         if is_further and 0 < self._usual_passes <= len(self._passes):
             self.end(step, is_pause_over=False)
@@ -86,6 +87,8 @@ class Evaluation:
         if training and stochastic and not (other and self.of_others < self.batches):
             self._training = self._stochastic = True
         self._grads[bool(other)] += grad
+        if batch is not None:
+            self.batch(batch)
 
     def has_phase(self):
         """Whether a phase was written, or would be if the program ended now."""

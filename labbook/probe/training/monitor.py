@@ -171,10 +171,7 @@ class TrainingMonitor:
                 self._timed(self.inspector.before_forward, root, args, kwargs, batch)
         elif training and stochastic:
             self.loop.without_gradient(root, self.step if other else None, self.inspector.parameter_print)
-        place = None if batch is None or batch.loader is None else (batch.loader, batch.epoch)
-        self.evaluation.forward(self.step, root.name, training, grad, stochastic, other, self.roles.whole, place)
-        if batch is not None:
-            self.evaluation.batch(batch)
+        self.evaluation.forward(self.step, root.name, training, grad, stochastic, other, self.roles.whole, batch)
         self.inspector.evaluates(root, args, kwargs)
 
     def forward_ended(self, root, output):
