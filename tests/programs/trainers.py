@@ -104,10 +104,10 @@ def with_keras():
 
 def with_fastai():
     import torch
-    from fastai.basics import DataLoader, DataLoaders, Learner
+    from fastai.basics import DataLoader, DataLoaders, Learner, set_seed
     from fastai.callback.all import ProgressCallback
 
-    torch.manual_seed(0)
+    set_seed(0)
     x = torch.randn(64, 4)
     rows = list(zip(x, (x.sum(1) > 0).long()))
     train, valid = DataLoader(rows[:48], bs=8, shuffle=True, num_workers=0), DataLoader(rows[48:], bs=8, num_workers=0)

@@ -113,7 +113,7 @@ def test_fastai(run, healthy):
     assert settings["Learner.fit_one_cycle"].items() >= {"n_epoch": 2, "lr_max": 0.01}.items()
     [optimizer] = outcome.of("optimizer")
     assert optimizer["type"] == "adam_step of fastai" and optimizer["options"]["wd"] == 0.01
-    rates = [event["lr"] for event in outcome.of("step") if event.get("lr") is not None]
+    rates = [event["lr"][0] for event in outcome.of("step") if event.get("lr")]
     assert len(rates) == 12 and max(rates) == approx(0.01, rel=0.1), "of the schedule, step by step"
     told = [(loader["length"], loader["batch_size"], loader["shuffle"]) for loader in outcome.of("loader")]
     assert told == [(48, 8, True), (16, 8, False)]
