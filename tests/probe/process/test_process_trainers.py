@@ -55,7 +55,8 @@ def test_skorch(run, healthy):
 def test_keras(run, healthy, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     _, settings = started(run, healthy, "keras")
-    assert settings == {"TorchTrainer.fit": {"batch_size": 8, "epochs": 2, "verbose": 0}}
+    compiled = {"learning_rate": 0.01, "optimizer": "SGD"}
+    assert settings == {"compile": compiled, "TorchTrainer.fit": {"batch_size": 8, "epochs": 2, "verbose": 0}}
 
 
 LIBRARIES = {
