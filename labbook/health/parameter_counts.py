@@ -36,7 +36,9 @@ def count_parameters(model: Model) -> dict[str, tuple[int, int]]:
         return found
     others = {names[0]: names for names in shared if names}
     for parameter in listed:
-        name, size = parameter.get("name", ""), math.prod(parameter.get("shape", ()))
+        name, shape = parameter.get("name", ""), parameter.get("shape", ())
+        is_state = len(shape) < 2 and "int" in parameter.get("dtype", "")  # of a generator of Keras
+        size = 0 if is_state else math.prod(shape)
         owners = {above for alias in others.get(name, [name]) for above in _with_parents(alias.rpartition(".")[0])}
         add(owners, size, size if parameter.get("trainable", False) else 0)
     return found

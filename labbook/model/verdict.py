@@ -24,8 +24,8 @@ ended as NaN or infinity. failed: the command failed or was killed. unknown: not
 REASONS = ("running", "lost", "no_step", "evaluation", "trials", "not_measured", "no_checks", "exit")
 """Reasons that are no symptoms. running: the run has not ended. lost: how it ended is not known. no_step: no training
 step was observed. evaluation: the run evaluated a model and did not train one. trials: each trial of the run has its
-own verdict. not_measured: steps were counted, but neither loss nor gradients were observed. no_checks: an older entry
-without health checks. exit: the command failed without a diagnosis."""
+own verdict, and not all are healthy. not_measured: steps were counted, but neither loss nor gradients were observed.
+no_checks: an older entry without health checks. exit: the command failed without a diagnosis."""
 
 LIKELY = 2
 """Last tier of certainty that counts for a verdict; hints do not."""
@@ -70,7 +70,8 @@ def judge_run(run: Run) -> Verdict:
     # Of an imported run the steps are known by its series.
     if not run.imported_from and not run.steps:
         if run.captured.get("trials"):
-            return Verdict("unknown", "trials")
+            found = {row.get("verdict") for row in run.facts("trials").get("rows") or () if row.get("verdict")}
+            return Verdict("healthy") if found == {"healthy"} else Verdict("unknown", "trials")
         evaluated = any(signals.evaluations for signals in run.signals)
         warned = _first_check(run, "warn") if evaluated else ""
         return Verdict("suspect", warned) if warned else Verdict("unknown", "evaluation" if evaluated else "no_step")

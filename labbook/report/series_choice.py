@@ -41,6 +41,7 @@ _MEAN = 1e-3
 more. Source: chosen by us."""
 _MEAN_OF_STEPS = 0.02
 """Relative deviation of a printed mean from that of the recorded steps. Source: chosen by us."""
+_SEPARATORS = re.compile(r"[/. -]")
 _LEAST_FIXED = 1e-4
 """Smaller numbers have an exponent in their text. Source: Python's `repr`."""
 _FEWEST_STEPS = 3
@@ -308,7 +309,9 @@ def one_a_name(series: Sequence[Series]) -> list[Series]:
     chosen: dict[str, Series] = {}
     for each in sort_by_trust(series):
         chosen.setdefault(each.name, each)
-    return list(chosen.values())
+    # `eval_f1` that is printed is `eval/f1` that a logger has.
+    logged = {_SEPARATORS.sub("_", name) for name, each in chosen.items() if each.source != "text"}
+    return [s for name, s in chosen.items() if s.source != "text" or _SEPARATORS.sub("_", name) not in logged]
 
 
 def run_series(run: Run) -> list[Series]:

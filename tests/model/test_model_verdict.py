@@ -16,6 +16,10 @@ def row(id, verdict, **fields):
     return CheckResult(id, id, "", "", verdict, **fields)
 
 
+def trials(*verdicts):
+    return {"trials": {"rows": [{"verdict": each} for each in verdicts]}}
+
+
 TRAINED = Run(
     "i", "finished", ("python", "a.py"), "/w", 0.0,
     processes=(Process(1, 0, ("python", "a.py"), "main", steps=40),),
@@ -38,6 +42,9 @@ CAUSE = Finding("x", "data", "data", 2, "warning", "Inputs not normalised")
         ({"status": "killed", "findings": (replace(ERROR, symptom="oom"),)}, Verdict("failed", "oom")),
         ({"processes": ()}, Verdict("unknown", "no_step")),
         ({"processes": (), "signals": EVALUATED}, Verdict("unknown", "evaluation")),
+        ({"processes": (), "captured": trials("healthy", "healthy", "")}, Verdict("healthy")),
+        ({"processes": (), "captured": trials("healthy", "suspect")}, Verdict("unknown", "trials")),
+        ({"processes": (), "captured": trials("")}, Verdict("unknown", "trials")),
         ({"processes": (), "signals": EVALUATED, "checks": (row("x", "warn"),)}, Verdict("suspect", "x")),
         ({"checks": ()}, Verdict("unknown", "not_measured")),
         ({"checks": (row("loss_nonfinite", "not observed"),)}, Verdict("unknown", "not_measured")),

@@ -1,4 +1,4 @@
-"""Trains with the trainer of a library: python trainers.py lightning|transformers|paddle|skorch|keras"""
+"""Trains with the trainer of a library: python trainers.py lightning|transformers|paddle|skorch|keras|fastai"""
 
 import sys
 
@@ -100,6 +100,24 @@ def with_keras():
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(x, x.sum(1) > 0, batch_size=8, epochs=2, verbose=0)
     return [float(weight.sum()) for weight in model.get_weights()]
+
+
+def with_fastai():
+    import torch
+    from fastai.basics import DataLoader, DataLoaders, Learner, set_seed
+    from fastai.callback.all import ProgressCallback
+
+    set_seed(0)
+    x = torch.randn(64, 4)
+    rows = list(zip(x, (x.sum(1) > 0).long()))
+    train, valid = DataLoader(rows[:48], bs=8, shuffle=True, num_workers=0), DataLoader(rows[48:], bs=8, num_workers=0)
+    model = torch.nn.Linear(4, 2)
+    learner = Learner(DataLoaders(train, valid), model, loss_func=torch.nn.CrossEntropyLoss(), cbs=[])
+    learner.remove_cb(ProgressCallback)
+    with learner.no_logging():
+        learner.fit_one_cycle(2, 0.01)
+        learner.validate()
+    return [float(parameter.sum().detach()) for parameter in model.parameters()]
 
 
 if __name__ == "__main__":

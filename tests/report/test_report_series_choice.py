@@ -198,6 +198,8 @@ def test_printed_values_of_a_logged_metric_are_no_second_metric():
     assert without_repeats(RUN, [logged, printed]) == [logged]
     assert without_repeats(RUN, [logged, of("val_acc", [0.781, 0.9, 0.9])]) == [logged]
     assert len(without_repeats(RUN, [logged, of("val_acc", [0.781, 0.9, 0.8])])) == 2
+    run = replace(RUN, series=(of("eval_f1", [0.86]), of("eval/f1", [0.86, 1.0], "tensorboard")))
+    assert primary_series(run) == "eval/f1", "of the printed one, a value was not read"
     assert without_repeats(RUN, [logged, other]) == [logged, other] and without_repeats(RUN, [printed]) == [printed]
 
 

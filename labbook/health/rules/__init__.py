@@ -2,7 +2,7 @@
 
 - What was recorded: `coverage` (steps, loss, seeds, overhead), `requested_settings`.
 - Before the first step: `initial`, `wiring`, `loaded_states`, `layer_axes`, and what is in `data/`.
-- The loop: `loop`, `loss_graph`, `model_mode`, `schedule`, `precision`, `static_graphs`.
+- The loop: `loop`, `partial_passes`, `loss_graph`, `model_mode`, `schedule`, `precision`, `static_graphs`.
 - The model while it trains: `gradient`, `updates`, `frozen_layers`, `activation`, `normalisation`, `numeric`,
   `first_nonfinite`.
 - What came out: `convergence`, `validation`, `logged_metrics`, `learning_targets`.

@@ -207,6 +207,7 @@ class Loop(Event, total=False):
     out_of_bounds: list[OutOfBounds]
     cast_ignored: dict[str, str]
     outside_models: bool
+    passes: dict[str, dict[str, Count]]
     models_left_out: list[str]
     models_left_out_n: Count
     held_twice: Count

@@ -50,9 +50,9 @@ process in `ppid`). `env`: rank variables that are set, of `RANK_VARIABLES`."""
 ARGUMENTS = "arguments"
 """Parsed options. `source`: "argparse", "click", "hydra", "omegaconf", "absl", "dict", "tyro", "fire", "draccus",
 "docopt", "pydantic", "jsonargparse", "gin", "papermill", "transformers", "lightning", "paddle", "skorch", "keras",
-"ultralytics", "stable_baselines3", "constants" (plain values in the main module with the names of settings, and those
-that it or a running function assigns once, to a literal), or "attributes" (those of an object that trains). `name`:
-variable, parser, notebook or class. `values`: JSON scalars, lists and objects; anything else in a few words.
+"fastai", "ultralytics", "stable_baselines3", "constants" (plain values in the main module with the names of settings,
+and those that it or a running function assigns once, to a literal), or "attributes" (those of an object that trains).
+`name`: variable, parser, notebook or class. `values`: JSON scalars, lists and objects; anything else in a few words.
 `unchanged`: names of those that have their default value."""
 
 CONFIG = "config"

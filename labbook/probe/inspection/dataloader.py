@@ -21,6 +21,8 @@ ROW = 32
 """Numbers of a sample that its fingerprint is computed from."""
 
 _LEAVES = 8
+_MOST_LENGTHS = 8
+"""Different numbers of batches that the passes of a loader are counted by."""
 
 
 class BatchFingerprints:
@@ -150,11 +152,19 @@ class DataLoaders:
                 self._loaders[loader] = known
                 self._positions.append(known)
                 self._describe(loader, known)
+            self._count_pass(known)
             known["epoch"] += 1
             known["batch"] = 0
             self._iterators[iterator] = known
         except Exception as error:
             self._failed(self.FRAMEWORK + ".loader", error)
+
+    def _count_pass(self, known):
+        """Counts the batches of the pass of a loader that is over now that the next one begins."""
+        if known["batch"] and self.monitor is not None:
+            passes = self.monitor.loop.facts.setdefault("passes", {}).setdefault(str(known["loader"]), {})
+            if len(passes) < _MOST_LENGTHS or str(known["batch"]) in passes:
+                passes[str(known["batch"])] = passes.get(str(known["batch"]), 0) + 1
 
     def _on_batch(self, iterator, data, began):
         monitor = self.monitor

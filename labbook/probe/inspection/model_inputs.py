@@ -131,7 +131,8 @@ class ModelInputs:
         return {
             "phase": "train",
             "loader": batch.loader if batch is not None else None,
-            "samples": batch.samples if batch is not None else (firsts[0] if firsts else None),
+            # What a loader returns may become tensors later, as tables of fastai do.
+            "samples": (batch.samples if batch is not None else 0) or next(iter(firsts), None),
             "print": batch.print if batch is not None else None,
             "leaves": leaves,
             "labels": {"histogram": histogram_fields(batch.labels)} if batch is not None and batch.labels else None,

@@ -4,7 +4,7 @@ import math
 from collections import deque
 from weakref import ref
 
-from .nested import first_tensor, tensors_in
+from .nested import first_batch, first_tensor, tensors_in
 
 MOST_MODULES = 400
 """Modules, and pairs of connected modules, that are followed; a larger model is observed in its first ones."""
@@ -81,7 +81,7 @@ class ModuleOutputs:
 
     def _inspect(self, number, module, args, output):
         known = self.found.get(number)
-        tensor = first_tensor(output, self.stats)
+        tensor = first_batch(output, self.stats)
         if self._recurrent:
             self._find_step(args)
         if known is not None:

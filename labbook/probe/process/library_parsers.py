@@ -207,5 +207,7 @@ PARSERS = {
     ),
     "keras.src.trainers.trainer": _watch_kept("Trainer.compile", "keras", _keras_optimizer),
     "keras.src.backend.torch.trainer": _watch_given("TorchTrainer.fit", "keras"),
+    "fastai.learner": _watch_given("Learner.fit", "fastai"),
+    "fastai.callback.schedule": _watch_given("Learner.fit_one_cycle", "fastai"),
 }
 """Module -> `watch(module, probe, settings)`, called after its import; `settings` is a `ParsedOptions`."""

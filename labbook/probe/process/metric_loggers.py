@@ -214,7 +214,9 @@ _WATCHED_LOGGERS = ("TensorBoardLogger", "CSVLogger", "WandbLogger", "MLFlowLogg
 _WATCHED_CALLBACKS = ("TensorBoardCallback", "WandbCallback", "MLflowCallback")
 """Callbacks of transformers whose library is watched."""
 
-_BOOKKEEPING = ("_runtime", "_per_second", "total_flos", "tokens_seen", "epoch", "learning_rate", "grad_norm")
+_BOOKKEEPING = (
+    "_runtime", "_preparation_time", "_per_second", "total_flos", "tokens_seen", "epoch", "learning_rate", "grad_norm",
+)  # fmt: skip
 """Ends of names that transformers adds to what it logs: times, counters, and what is measured at the optimizer."""
 
 _WATCHED = {

@@ -1,5 +1,6 @@
 """Converts settings objects of common libraries to plain data: dictionaries, lists, strings and numbers."""
 
+import os
 import re
 import sys
 
@@ -60,6 +61,8 @@ def to_plain(value, depth=0):
         return int(value)
     if isinstance(value, str):
         return str.__str__(value)
+    if isinstance(value, os.PathLike):  # jsonargparse has one of its own
+        return str(value)
     return describe(value)
 
 

@@ -235,11 +235,12 @@ def hook_steps(adapter):
         module.register_optimizer_step_pre_hook(before)
         module.register_optimizer_step_post_hook(after)
     else:
-        wrap_steps(module.Optimizer, before, after, adapter.probe)
+        wrap_steps(module.Optimizer, before, after, probe)
+    probe.watch("fastai.optimizer", lambda module: wrap_steps(module.Optimizer, before, after, probe))
 
 
 def wrap_steps(base, before, after, probe):
-    """For PyTorch before 2.0, which has no such hooks: wraps `step` of each class when an object of it is made."""
+    """Wraps `step` of each class when an object of it is made: PyTorch before 2.0 and fastai have no such hooks."""
     original = base.__init__
 
     def initialise(optimizer, *args, **kwargs):

@@ -5,6 +5,7 @@ import sys
 from ..inspection import dataloader
 from ..inspection.dataloader import MOST_LABELS, PRINTED, ROW, is_shuffling, length_of
 from ..training.batch_fingerprints import ROWS_OF_A_BATCH
+from ..wrapping import as_import_machinery, transparent_wrapper
 
 
 class BatchFingerprints(dataloader.BatchFingerprints):
@@ -45,6 +46,20 @@ class DataLoaders(dataloader.DataLoaders):
         """Watches `torchdata.stateful_dataloader.stateful_dataloader`, which iterates on its own."""
         module.StatefulDataLoader.__iter__ = self._wrap_iter(module.StatefulDataLoader.__iter__)
 
+    def install_fastai(self, module):
+        """Watches `fastai.data.load`, whose loaders are no `DataLoader` and use the iterators of PyTorch."""
+        begun = self._on_iteration_start
+
+        def watch(kind):
+            def make(inner):
+                iterator = kind(inner)
+                begun(inner.d, iterator)
+                return iterator
+
+            return transparent_wrapper(as_import_machinery(make), kind)
+
+        module._loaders = tuple(watch(kind) for kind in module._loaders)
+
     def _owner_ahead(self, loader):
         """That of accelerate, which fetches the next batch first, to know which one is the last."""
         state = getattr(sys.modules.get("accelerate.state"), "GradientState", None)
@@ -53,6 +68,8 @@ class DataLoaders(dataloader.DataLoaders):
         return next((one for one in ahead if one.base_dataloader is loader), None)
 
     def _settings(self, loader):
+        if hasattr(type(loader), "create_batches"):
+            return _settings_of_fastai(loader)
         dataset, batches = loader.dataset, _batches_of(loader)
         iterable = getattr(loader, "_dataset_kind", 0) == 1
         sampler = getattr(batches, "sampler", batches)
@@ -72,6 +89,24 @@ class DataLoaders(dataloader.DataLoaders):
             "dataset": type(dataset).__name__,
             "iterable": iterable,
         }
+
+
+def _settings_of_fastai(loader):
+    own = type(loader).__name__ if "get_idxs" in vars(type(loader)) else ""
+    return {
+        "batch_size": loader.bs,
+        "workers": loader.fake_l.num_workers,
+        "shuffle": bool(loader.shuffle),
+        "sampler": "RandomSampler" if loader.shuffle else own or "SequentialSampler",
+        "drop_last": bool(loader.drop_last),
+        "pin_memory": bool(loader.pin_memory),
+        "persistent": bool(loader.fake_l.persistent_workers),
+        "prefetch": loader.fake_l.prefetch_factor,
+        "length": loader.n,
+        "batches": length_of(loader),
+        "dataset": type(loader.dataset).__name__,
+        "iterable": not loader.indexed,
+    }
 
 
 def _batches_of(loader):

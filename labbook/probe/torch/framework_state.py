@@ -78,6 +78,12 @@ def optimizer_facts(optimizer, closure):
         (number(group.get("lr")), [parameter.numel() for parameter in group["params"]])
         for group in optimizer.param_groups
     ]
+    if hasattr(optimizer, "hypers"):  # of fastai, whose optimizers are one class and differ by what they call last
+        given = optimizer.hypers[-1].items()  # numbers of numpy from a schedule, whose first rate is not the one given
+        options = {name: float(value) if isinstance(value, float) else value for name, value in given if name != "lr"}
+        last = getattr(optimizer.cbs[-1], "__name__", "") if len(getattr(optimizer, "cbs", ())) else ""
+        fields = optimizer_fields(optimizer, options, groups, closure)
+        return dict(fields, type="%s of fastai" % (last or fields["type"]))
     return optimizer_fields(optimizer, getattr(optimizer, "defaults", None) or {}, groups, closure)
 
 
@@ -98,11 +104,17 @@ def model_facts(root, own):
     every = [*(model_lookup.parameters_of(root, "_modules") if root is not None else ()), *own]
     return {
         "name": model_lookup.class_name(root) if root is not None else "",
-        "parameters": {id(p): p.numel() for p in every},
+        "parameters": {id(p): count_elements(p) for p in every},
         "trainable": {id(p): p.numel() for p in every if p.requires_grad},
         "device": {str(p.device) for p in own},
         "dtype": {str(p.dtype).replace("torch.", "") for p in own},
     }
+
+
+def count_elements(parameter):
+    """Elements of a parameter; 0 for integers on one axis: the state of a generator of Keras is no weight."""
+    is_state = parameter.dim() < 2 and not (parameter.is_floating_point() or parameter.is_complex())
+    return 0 if is_state else parameter.numel()
 
 
 def parameters(optimizer):

@@ -5,6 +5,7 @@ import sys
 from ..inspection import model_table
 from ..inspection.model_table import key_of_parameters
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
+from .framework_state import count_elements
 
 _OPTIONS = [
     "p", "negative_slope", "num_features", "eps", "momentum", "affine", "dim", "axis", "in_features",
@@ -79,7 +80,7 @@ class Describer(model_table.Describer):
         return [p for p in list(module._parameters.values()) if p is not None]
 
     def _count(self, parameter):
-        return parameter.numel()
+        return count_elements(parameter)
 
     def is_trainable(self, parameter):
         """Whether a parameter is not frozen."""

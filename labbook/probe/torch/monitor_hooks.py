@@ -61,14 +61,20 @@ def hook_monitor(adapter):
     probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(loaders.install))
     stateful = probe.guard("torch.health loaders")(loaders.install_stateful)
     probe.watch("torchdata.stateful_dataloader.stateful_dataloader", stateful)
+    probe.watch("fastai.data.load", probe.guard("torch.health loaders")(loaders.install_fastai))
 
 
 def _watch_optimizers(adapter, inspector):
     """Has the model behind a new optimizer found before its first forward."""
-    base = sys.modules["torch.optim.optimizer"].Optimizer
     made = inspector.without_modes.wrap(inspector.optimizer_made)
-    initialise = wrap_constructor(adapter, base.__init__, adapter.is_compiling, made)
-    base.__init__ = transparent_wrapper(as_import_machinery(initialise), base.__init__)
+
+    def watch(module):
+        base = module.Optimizer
+        initialise = wrap_constructor(adapter, base.__init__, adapter.is_compiling, made)
+        base.__init__ = transparent_wrapper(as_import_machinery(initialise), base.__init__)
+
+    watch(sys.modules["torch.optim.optimizer"])
+    adapter.probe.watch("fastai.optimizer", watch)
 
 
 def _watch_grad(adapter):

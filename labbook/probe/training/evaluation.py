@@ -43,9 +43,13 @@ class Evaluation:
         self.positions, self.caches = [], {}
         self._before = 0
         self._next = 0
+        self._passes, self._usual_passes = set(), 0
 
-    def forward(self, step, root, training, grad, stochastic, other=False, whole=False):
+    def forward(self, step, root, training, grad, stochastic, other=False, whole=False, batch=None):
         """Add a forward that is no training forward.
+
+        A phase ends with the next training forward, or where one more loader is passed through than in the pause of the
+        training before: as a test that follows the last validation.
 
         Args:
             step: Number of the step being prepared.
@@ -54,7 +58,15 @@ class Evaluation:
             stochastic: Whether it contains dropout or batch normalisation.
             other: Whether the model is not trained.
             whole: As in `ModelRoles`.
+            batch: The `Batch`, `None` if unknown.
         """
+        place = None if batch is None or batch.loader is None else (batch.loader, batch.epoch)
+        is_further = self.open and place is not None and place not in self._passes
+        if is_further and 0 < self._usual_passes <= len(self._passes):
+            self.end(step, is_pause_over=False)
+            self._before = step - APART
+        if place is not None:
+            self._passes.add(place)
         if not self.open:
             self.open, self.asked = True, False
             self.batches = self.of_others = 0
@@ -75,6 +87,8 @@ class Evaluation:
         if training and stochastic and not (other and self.of_others < self.batches):
             self._training = self._stochastic = True
         self._grads[bool(other)] += grad
+        if batch is not None:
+            self.batch(batch)
 
     def has_phase(self):
         """Whether a phase was written, or would be if the program ended now."""
@@ -118,11 +132,17 @@ class Evaluation:
             known = self._pairs if len(self._pairs) == len(pairs) else [0] * len(pairs)
             self._pairs = [a + b for a, b in zip(known, pairs)]
 
-    def end(self, step):
-        """End the current phase and write it."""
+    def end(self, step, is_pause_over=True):
+        """End the current phase and write it.
+
+        Args:
+            is_pause_over: Whether training goes on, so that the passes of its next pause count anew.
+        """
         if not self.open:
             return
         self.open = False
+        if is_pause_over:
+            self._usual_passes, self._passes = len(self._passes), set()
         near = self._begun - self._before < APART
         # A teacher may be called twice per step, and before the loss of the trained model.
         taught = self.of_others == self.batches < SHORT

@@ -171,9 +171,7 @@ class TrainingMonitor:
                 self._timed(self.inspector.before_forward, root, args, kwargs, batch)
         elif training and stochastic:
             self.loop.without_gradient(root, self.step if other else None, self.inspector.parameter_print)
-        self.evaluation.forward(self.step, root.name, training, grad, stochastic, other, self.roles.whole)
-        if batch is not None:
-            self.evaluation.batch(batch)
+        self.evaluation.forward(self.step, root.name, training, grad, stochastic, other, self.roles.whole, batch)
         self.inspector.evaluates(root, args, kwargs)
 
     def forward_ended(self, root, output):

@@ -7,6 +7,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -15,7 +16,7 @@ from labbook.model.run import Arguments, Facts, Process, Run, ray_node
 from labbook.model.run_fields import flatten
 from labbook.report import numbers
 from labbook.report.ending_exception import crashed_programs, shorten_path
-from labbook.report.entry.entry_front_matter import UNCHANGED, parameter_rank
+from labbook.report.entry.entry_front_matter import UNCHANGED, names_of_library, parameter_rank
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.series_choice import step_time_series
 from labbook.store.text.sentences import Sentences
@@ -74,11 +75,18 @@ def _show_value(value: object) -> str:
 
 
 def _without_repeats(arguments: Sequence[Arguments]) -> list[Arguments]:
-    """Returns the options without those that an earlier source has all, as a parser has those of a Trainer."""
+    """Returns the options without those that an earlier source has all, and a parser without those of a Trainer."""
+    of_library = names_of_library(arguments)
+    own = [
+        replace(one, values={name: one.values[name] for name in one.values if name not in of_library}, unchanged=())
+        if of_library.intersection(one.values) and one.source == "argparse"
+        else one
+        for one in arguments
+    ]
     return [
         parsed
-        for at, parsed in enumerate(arguments)
-        if not parsed.values or not any(parsed.values.items() <= one.values.items() for one in arguments[:at])
+        for at, parsed in enumerate(own)
+        if not parsed.values or not any(parsed.values.items() <= one.values.items() for one in own[:at])
     ]
 
 

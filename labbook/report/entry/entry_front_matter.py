@@ -6,11 +6,11 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from labbook.model.run import Run
+from labbook.model.run import Arguments, Run
 from labbook.model.run_fields import flatten
 from labbook.model.run_files import is_checkpoint, short_fingerprint
 from labbook.report.entry.model_section import library_optimizer
@@ -166,10 +166,12 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
     those that have their default are left out, learning rate, batch size and the like never.
     """
     found: dict[str, tuple[int, float | int | str | bool | None]] = {}
+    of_library = names_of_library(run.arguments)
     for arguments in run.arguments:
         for name, value in flatten(arguments.values):
             if value is None or isinstance(value, (str, int, float)):
-                rank = parameter_rank(name, value, arguments.is_default(name))
+                is_own = bool(of_library) and name not in of_library
+                rank = parameter_rank(name, value, arguments.is_default(name) and not is_own)
                 if found.get(name[:_MAX_NAME], (0, None))[1] is None:
                     found[name[:_MAX_NAME]] = rank, _param(value)
     kept = set(found)
@@ -181,6 +183,11 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
 
 UNCHANGED = 2
 """Rank of an option that has its default."""
+
+
+def names_of_library(arguments: Sequence[Arguments]) -> set[str]:
+    """Returns the names of the options that Transformers declares: a parser adds those of the program to them."""
+    return {name for one in arguments if one.source == "transformers" for name in one.values}
 
 
 def parameter_rank(name: str, value: object, is_default: bool) -> int:

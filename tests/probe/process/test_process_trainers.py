@@ -55,7 +55,8 @@ def test_skorch(run, healthy):
 def test_keras(run, healthy, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     _, settings = started(run, healthy, "keras")
-    assert settings == {"TorchTrainer.fit": {"batch_size": 8, "epochs": 2, "verbose": 0}}
+    compiled = {"learning_rate": 0.01, "optimizer": "SGD"}
+    assert settings == {"compile": compiled, "TorchTrainer.fit": {"batch_size": 8, "epochs": 2, "verbose": 0}}
 
 
 LIBRARIES = {
@@ -106,3 +107,15 @@ def test_trainers_of_libraries_are_read_when_they_train(probed):
         ("stable_baselines3", {"gamma": 0.9, "n_steps": 2048}, ["n_steps"]),
         ("skorch", {"lr": 0.2, "max_epochs": 10}, ["max_epochs"]),
     ]
+
+
+def test_fastai(run, healthy):
+    outcome, settings = started(run, healthy, "fastai")
+    assert settings["Learner.fit_one_cycle"].items() >= {"n_epoch": 2, "lr_max": 0.01}.items()
+    [optimizer] = outcome.of("optimizer")
+    assert optimizer["type"] == "adam_step of fastai" and optimizer["options"]["wd"] == 0.01
+    rates = [event["lr"][0] for event in outcome.of("step") if event.get("lr")]
+    assert len(rates) == 12 and max(rates) == approx(0.01, rel=0.1), "of the schedule, step by step"
+    told = [(loader["length"], loader["batch_size"], loader["shuffle"]) for loader in outcome.of("loader")]
+    assert told == [(48, 8, True), (16, 8, False)]
+    assert [phase["batches"] for phase in outcome.of("evaluation")] == [2, 2, 2]

@@ -84,3 +84,72 @@ def test_the_position_leaves_out_a_batch_that_accelerate_fetched_ahead(monkeypat
     loaders._positions.append(known)
     expected = [{**known, "batch": batch, "state": {"taken": batch}}]
     assert loaders.positions() == loaders.positions() == expected
+
+
+OF_TRAINER = """
+import torch
+from collections import UserDict
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x = torch.randn(96, 4)
+rows = TensorDataset(x, (x.sum(1) > 0).long())
+
+def loaded(part, shuffle=False):
+    def collate(batch):
+        return UserDict(x=torch.stack([one[0] for one in batch]), labels=torch.stack([one[1] for one in batch]))
+    return DataLoader(torch.utils.data.Subset(rows, part), 8, shuffle=shuffle, collate_fn=collate)
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(4, 2)
+    def forward(self, x, labels):
+        logits = self.head(x)
+        return UserDict(loss=torch.nn.functional.cross_entropy(logits, labels), logits=logits)
+
+def evaluate(part):
+    model.eval()
+    with torch.no_grad():
+        for batch in loaded(part):
+            model(**batch)
+
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+loader = loaded(range(64), shuffle=True)
+for epoch in range(4):
+    model.train()
+    for at, batch in enumerate(loader, 1):
+        model(**batch)["loss"].backward()
+        optimizer.step(); optimizer.zero_grad()
+        if at == 3:
+            break
+    evaluate(range(64, 80))
+evaluate(range(80, 96))
+print(0)
+"""
+
+
+def test_batches_phases_and_passes_of_a_trainer(run, healthy):
+    outcome = healthy(run(OF_TRAINER, fork="torch"))
+    assert {batch["samples"] for batch in outcome.of("batch")} == {8}, "the batch is no `dict`"
+    assert all(one["histogram"] for one in outcome.of("prints"))
+    assert [phase["batches"] for phase in outcome.of("evaluation")] == [2] * 5, "the test is none of the validation"
+    assert outcome.of("loop")[-1]["passes"]["0"] == {"3": 3}, "of the last pass it is not known whether it goes on"
+    roots = [row for event in outcome.of("tensors") for row in event["modules"] if row["i"] == 0]
+    assert roots and all(row["shape"] == [8, 2] for row in roots), "the outputs, not the loss in front of them"
+
+
+KERNEL_STATE = """
+import torch
+model = torch.nn.Linear(2, 1)
+model.generator = torch.nn.Parameter(torch.tensor([0, 7]), requires_grad=False)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+model(torch.randn(8, 2)).mean().backward(); optimizer.step()
+print(0)
+"""
+
+
+def test_the_state_of_a_generator_is_no_weight(run, healthy):
+    outcome = healthy(run(KERNEL_STATE, fork="torch"))
+    assert [event["parameters"] for event in outcome.of("optimizer")] == [3]

@@ -1,7 +1,10 @@
 """The section of the configuration shows what the program was given once."""
 
+from dataclasses import replace
+
 from labbook.model.run import Arguments, Run
 from labbook.report.entry.configuration_section import configuration_section
+from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.entry.section_limits import Limits
 from labbook.store.text.sentences import Sentences
 
@@ -12,7 +15,19 @@ def test_options_that_an_earlier_source_has_all_are_shown_once():
     other = Arguments("dict", "cfg", {"lr": 0.2})
     run = Run("i", "finished", (), "", 0.0, arguments=(parser, trainer, other))
     shown = configuration_section(run, Limits(), Sentences("en"))["arguments"]
+    rows = {one["name"]: [row["name"] for row in one["rows"]] for one in shown}
+    assert rows == {"train.py": ["data"], "TrainingArguments": ["lr", "layers"], "cfg": ["lr"]}
+    again = replace(run, arguments=(replace(parser, source="click"), replace(trainer, source="dict"), other))
+    shown = configuration_section(again, Limits(), Sentences("en"))["arguments"]
     assert [one["name"] for one in shown] == ["train.py", "cfg"]
+
+
+def test_the_options_of_the_program_come_before_those_of_its_trainer():
+    library = {f"option_{n}": n for n in range(90)}
+    parser = Arguments("argparse", "train.py", {**library, "noise": 0.04}, unchanged=(*library, "noise"))
+    trainer = Arguments("transformers", "TrainingArguments", library, unchanged=tuple(library))
+    run = Run("i", "finished", (), "", 0.0, arguments=(parser, trainer))
+    assert entry_meta(run, "t", {})["params"] == {"noise": 0.04}
 
 
 def test_options_of_several_trainings_are_those_of_the_first():

@@ -40,6 +40,11 @@ _COUNT = re.compile(r"(t|f|true|false)_?(p|n|pos|neg|positives?|negatives?)s?")
 _TRAINED = re.compile(r"(?:^|_)(?:train|tr|training)(?:$|_)", re.IGNORECASE)
 _HELD_OUT = re.compile(r"(?:^|_)(?:val|valid|validation|test|te|dev)(?:$|_)", re.IGNORECASE)
 _ACCURACIES = {"accuracy", "acc", "Accuracy"}
+_BINARY_ACCURACIES = {"binary_accuracy", "BinaryAccuracy"}
+_CLASS_LOSSES = {
+    *("categorical_crossentropy", "CategoricalCrossentropy", "categorical_focal_crossentropy"),
+    *("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy", "CategoricalFocalCrossentropy"),
+}
 _REGRESSION_LOSSES = (
     *("mse", "mae", "mean_squared_error", "mean_absolute_error", "huber", "MSE", "MAE", "MeanSquaredError"),
     *("MeanAbsoluteError", "Huber", "MSELoss", "L1Loss", "SmoothL1Loss"),
@@ -339,14 +344,32 @@ def accuracy_of_numbers(code: Code, source: Source) -> Iterator[Hit]:
         metrics = argument(call, 2 if is_call(call, "prepare") else 3, "metrics")
         if loss is None or metrics is None or not _is_distance(loss):
             continue
-        named = {one.value if isinstance(one, ast.Constant) else last_name(one) for one in ast.walk(metrics)}
-        if named & _ACCURACIES and (is_call(call, "prepare") or _ends_in_one_number(code, source, receiver(call))):
+        if _names_in(metrics) & _ACCURACIES and (
+            is_call(call, "prepare") or _ends_in_one_number(code, source, receiver(call))
+        ):
             yield Hit(call, {"loss": ast.unparse(loss)})
 
 
+@warning("metric_of_wrong_values", "keras.metrics.BinaryAccuracy: each output is compared with 0.5", row="loop-bug")
+def accuracy_of_each_class(code: Code, source: Source) -> Iterator[Hit]:
+    """The loss chooses one of several classes, and the accuracy counts the outputs on the right side of 0.5."""
+    for call in code.calls_in(source, "compile"):
+        loss, metrics = argument(call, 1, "loss"), argument(call, 3, "metrics")
+        named = _names_in(metrics) & _BINARY_ACCURACIES if metrics is not None else set()
+        if loss is not None and named and _name_of(loss) in _CLASS_LOSSES:
+            yield Hit(call, {"loss": _name_of(loss), "metric": min(named)})
+
+
+def _names_in(node: ast.expr) -> set[str]:
+    return {str(one.value) if isinstance(one, ast.Constant) else last_name(one) for one in ast.walk(node)}
+
+
+def _name_of(loss: ast.expr) -> str:
+    return str(loss.value) if isinstance(loss, ast.Constant) else last_name(getattr(loss, "func", loss))
+
+
 def _is_distance(loss: ast.expr) -> bool:
-    name = loss.value if isinstance(loss, ast.Constant) else last_name(getattr(loss, "func", loss))
-    return name in _REGRESSION_LOSSES
+    return _name_of(loss) in _REGRESSION_LOSSES
 
 
 def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> bool:
