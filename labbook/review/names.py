@@ -134,6 +134,16 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[ast.expr, ast
     return [(target, value)]
 
 
+def assigned_values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
+    """Yield what a name is assigned within a scope, alone or in a tuple."""
+    for node in of_type(ast.walk(scope), ast.Assign):
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            yield from (value for one, value in pairs if dotted_target(one) == name)
+
+
 def assigned_pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr | None]]:
     """Return the targets of an assignment, each with what it is given; those that a call returns together are one."""
     return [pair for one in node.targets for pair in _pairs(one, node.value)]

@@ -19,7 +19,7 @@ _AUGMENTS = {
     *("RandomHorizontalFlip", "RandomVerticalFlip", "RandomRotation", "RandomCrop", "RandomResizedCrop", "ColorJitter"),
     *("RandomAffine", "RandomErasing", "RandAugment", "AutoAugment", "TrivialAugmentWide", "RandomPerspective"),
 }
-_DRAWS = {"rand", "randn", "randint", "random", "uniform", "normal", "integers", "choice", "bernoulli", "randrange"}
+DRAWS = {"rand", "randn", "randint", "random", "uniform", "normal", "integers", "choice", "bernoulli", "randrange"}
 _SEEDED = ("default_rng", "RandomState", "Random", "manual_seed", "seed")
 _RANDOM = re.compile(r"aug|jitter|flip|crop|eras|rotat|rand|mirror|shift|cutout", re.IGNORECASE)
 """Names of changes that keep the label; noise that is to be removed is another task."""
@@ -96,7 +96,7 @@ def _draws(code: Code, source: Source, transform: ast.expr) -> bool:
             continue
         calls = [one for _, one in reached_nodes(code, found[0], found[1].body) if isinstance(one, ast.Call)]
         seeded = any(is_call(one, *_SEEDED) and one.args for one in calls)  # by the index, for instance
-        if not seeded and any(is_call(one, *_DRAWS) for one in calls):
+        if not seeded and any(is_call(one, *DRAWS) for one in calls):
             return True
     return False
 
@@ -133,7 +133,7 @@ def generator_made_for_each_sample(code: Code, source: Source) -> Iterator[Hit]:
 def _draws_below(seeded: ast.Call, function: ast.AST) -> bool:
     """Whether numbers are drawn below a seed in the function that returns one sample."""
     calls = of_type(ast.walk(function), ast.Call)
-    return any(is_call(one, *_DRAWS) and one.lineno >= seeded.lineno and one is not seeded for one in calls)
+    return any(is_call(one, *DRAWS) and one.lineno >= seeded.lineno and one is not seeded for one in calls)
 
 
 @warning("order_identical_each_epoch", "torchvision.transforms: a random transform is drawn at each access", row="data")
