@@ -147,6 +147,14 @@ def test_at_chance(ask, make_series, level, verdict):
     assert found.verdict == verdict
 
 
+@pytest.mark.parametrize(("own", "judged"), [((1.16, 0.004), False), ((1.16, 0.6), False), ((1.16, 1.05), True)])
+def test_a_sum_of_losses_is_not_compared_with_the_chance_level_of_one_term(ask, make_series, own, judged):
+    values = flat(random.Random(6), math.log(3), noise=0.02)
+    signals = classifier(values, classes=3, value_first=own[0], value_last=own[1])
+    found = ask("loss_at_chance", make_series("loss", values), signals=signals)
+    assert (found is not None and found.verdict == "fail") == judged
+
+
 @pytest.mark.parametrize(("classes", "each", "verdict"), [(2, 90, "fail"), (999, 90, "fail"), (999, 9, "ok")])
 def test_guessing_the_shares_of_the_classes_in_use_is_chance(ask, make_series, classes, each, verdict):
     values = flat(random.Random(7), -(0.8 * math.log(0.8) + 0.2 * math.log(0.2)), noise=0.02)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from labbook.health.rules.performance import phase_times
 from labbook.model.run import Arguments, Console, Framework
 from labbook.model.signals import Signals
 
@@ -51,6 +52,14 @@ def test_the_closure_of_an_optimizer_is_part_of_its_phase(ask, make_series):
     for closure, words in ((False, "most in optimizer (98 %)"), (True, "most in optimizer with its closure (98 %)")):
         signals = {**known, "optimizers": ({"index": 0, "closure": closure},)}
         assert words in ask("dataloader_bottleneck", signals=signals).observed
+
+
+@pytest.mark.parametrize(("own", "shown"), [(0.001, True), (0.05, False)])
+def test_the_parts_of_a_step_are_left_out_where_the_probe_takes_much_of_it(ask, make_series, own, shown):
+    signals = phases(make_series, forward=0.004, backward=0.006, probe=own)
+    found = ask("dataloader_bottleneck", signals=signals)
+    assert found.verdict == "ok" and ("backward (60 %)" in found.observed) == shown == bool(found.evidence)
+    assert set(phase_times(Signals("torch", phases=signals["phases"]))) == ({"forward", "backward"} if shown else set())
 
 
 def test_steps_that_get_slower(ask, make_series):

@@ -28,6 +28,8 @@ _WITH_CLOSURE = message("health.phase.closure")
 _WAIT_S = 0.01
 _WAIT_IN_ALL_S = 2.0
 _WORTH_S = 30.0
+_MOST_OWN = 0.2
+"""The largest share of the probe in a step of which the parts are shown. Source: chosen by us."""
 _PARTS = 20
 _GIVES_UP = 8
 _BUSY_LOAD, _STARVED_CORES = 2.0, 0.5
@@ -36,9 +38,20 @@ us; at 10 processes a core, a loader without workers seemed to take 68 % of step
 
 
 def phase_times(signals: Signals) -> dict[str, float]:
-    """Returns median seconds per step of each phase after the first steps; empty when they are not known."""
+    """Returns median seconds per step of each phase of the program; empty when they are not known.
+
+    That is also where the probe takes more than a fifth of the followed steps: between its own work and its waits for
+    a busy machine the parts of the program are not seen.
+    """
+    found = _median_times(signals)
+    own = found.pop("probe", 0.0)
+    return found if own <= _MOST_OWN * (own + sum(found.values())) else {}
+
+
+def _median_times(signals: Signals) -> dict[str, float]:
+    """Returns median seconds per step of each phase after the first steps, also of the `probe`."""
     found = {}
-    for name in _PHASE_NAMES:
+    for name in (*_PHASE_NAMES, "probe"):
         series = signals.phases.get(name)
         if series is not None:
             values = [v for v in series.values[min(5, len(series.values) // 2) :] if math.isfinite(v) and v >= 0]
@@ -54,7 +67,8 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     Source: pytorch-lightning's and SageMaker's advice on workers (tier 2); under 10 ms a step, or 2 s in all, there is
     little to gain.
     """
-    times = phase_times(signals)
+    times = _median_times(signals)
+    own = times.pop("probe", 0.0)
     steps = max((len(s.values) for s in signals.phases.values()), default=0)
     parts = sum(times.values())
     if steps < 20 or parts <= 0:
@@ -69,12 +83,14 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
         for name, t in times.items()
         if t > 0
     )
-    if wait > 0.3 * parts and wait >= _WAIT_S:
+    if wait > 0.3 * (parts + own) and wait >= _WAIT_S:
         observed = message("health.dataloader_bottleneck.waits", share=wait / parts, seconds=total * wait / parts)
         long = wait * max(steps, signals.loop.get("steps", 0)) >= _WAIT_IN_ALL_S
         busy = _load_of_others(run)
         return Outcome("warn" if long and not busy else "note", observed, (*phases, *_loader_facts(signals), *busy))
     share = times[longest] / parts
+    if own > _MOST_OWN * (parts + own):
+        return Outcome("ok", message("health.step_time.median", seconds=total))
     observed = message("health.step_time.longest", seconds=total, phase=names[longest], share=share)
     return Outcome("ok", observed, phases)
 

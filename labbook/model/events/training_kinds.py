@@ -79,6 +79,7 @@ class PhaseSeconds(TypedDict, total=False):
     backward: Finite
     optimizer: Finite
     other: Finite
+    probe: Finite
 
 
 class Windows(TypedDict, total=False):
@@ -95,6 +96,7 @@ class Windows(TypedDict, total=False):
     backward: Window
     optimizer: Window
     other: Window
+    probe: Window
 
 
 class Step(Event, total=False):

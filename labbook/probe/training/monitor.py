@@ -55,7 +55,7 @@ class TrainingMonitor:
         self.loop = LoopCounts(self.name)
         self.stale_gradients = StaleGradientCheck(self.training, self.inspector)
         self.step_losses = StepLosses(self.inspector)
-        self.phases = StepPhases(self.clock)
+        self.phases = StepPhases(self.clock, self.training.total_overhead_s)
         self.evaluation = Evaluation(self.probe.event, self.name)
         self.windows = Windows(self.probe.event, self.name)
         self.recent = deque(maxlen=20)
@@ -248,8 +248,10 @@ class TrainingMonitor:
         began, self._backward_began = self._backward_began, None
         if began is None:
             return
-        self.phases.backward += self.clock() - began
+        ended = self.clock()
+        self.phases.backward += ended - began
         self.inspector.graph_ended(self.loop.backwards)
+        self.training.overhead_s += self.clock() - ended
 
     # Events of the optimizers.
 

@@ -1,9 +1,9 @@
-"""Time of a step by phase: waiting for data, forward, backward, optimizer, and the rest.
+"""Time of a step by phase: waiting for data, forward, backward, optimizer, the rest, and the probe's own work.
 
 Independent of the framework. Times are measured on the host; work of a device counts where the host waits for it.
 """
 
-NAMES = ("data", "forward", "backward", "optimizer", "other")
+NAMES = ("data", "forward", "backward", "optimizer", "other", "probe")
 """The phases, in the order of the times in the field `ph` that `StepPhases.step` returns."""
 
 
@@ -12,6 +12,7 @@ class StepPhases:
 
     Args:
         clock: Monotonic time.
+        read_overhead: Returns the seconds that the probe has spent in following the training so far.
 
     `collective` are the seconds in collective calls of the program outside of the backward and the optimizer, which the
     times of other phases contain; it is `None` until the first call, and NaN once a call did not wait for its end.
@@ -21,6 +22,8 @@ class StepPhases:
     __slots__ = (
         "_begun",
         "_clock",
+        "_overhead",
+        "_read_overhead",
         "_skip",
         "backward",
         "calls",
@@ -31,8 +34,10 @@ class StepPhases:
         "samples",
     )
 
-    def __init__(self, clock):
+    def __init__(self, clock, read_overhead=float):
         self._clock = clock
+        self._read_overhead = read_overhead
+        self._overhead = 0.0
         self._begun = None
         self._skip = False
         self.data = self.forward = self.backward = self.optimizer = 0.0
@@ -57,6 +62,7 @@ class StepPhases:
     def skip_step(self, now):
         """Process the end of a step without times."""
         self._begun = now
+        self._overhead = self._read_overhead()
         self._forget_collective()
 
     def step(self, now):
@@ -66,11 +72,14 @@ class StepPhases:
         no times; `None` without any fields.
         """
         begun, self._begun = self._begun, now
+        before, self._overhead = self._overhead, self._read_overhead()
         fields = None
         if begun is not None and not self._skip:
             known = self.data + self.forward + self.backward + self.optimizer
-            other = now - begun - known
-            fields = {"ph": (self.data, self.forward, self.backward, self.optimizer, other if other > 0.0 else 0.0)}
+            # The probe works between the phases; on a busy machine its waits are longer than the step.
+            probe = self._overhead - before
+            other = max(now - begun - known - probe, 0.0)
+            fields = {"ph": (self.data, self.forward, self.backward, self.optimizer, other, probe)}
             if self.collective is not None:
                 fields["collective"] = round(self.collective, 7)
         if self.collective is not None:

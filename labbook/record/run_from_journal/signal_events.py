@@ -42,8 +42,8 @@ _MOST: dict[type[Event], int] = {
 
 _TRAINING_KINDS: tuple[type[Event], ...] = (Step, Tensors, Loop, Graph, LossCall, Flight)
 _MOST_OPTIMIZERS = 256
-_PHASES: tuple[Literal["data", "forward", "backward", "optimizer", "other"], ...] = (
-    *("data", "forward", "backward", "optimizer", "other"),
+_PHASES: tuple[Literal["data", "forward", "backward", "optimizer", "other", "probe"], ...] = (
+    *("data", "forward", "backward", "optimizer", "other", "probe"),
 )
 _Kind = TypeVar("_Kind", bound=Event)
 

@@ -42,5 +42,14 @@ def test_collective_calls_are_timed_for_each_step_and_a_handle_makes_it_unknown(
     assert phases.step(4.0)["collective"] != 0.0
 
 
+def test_the_work_of_the_probe_is_no_part_of_the_rest_of_a_step():
+    spent = iter([1.0, 1.5, 9.5])
+    phases = StepPhases(lambda: 0.0, lambda: next(spent))
+    phases.skip_step(0.0)
+    phases.forward = 0.25
+    assert phases.step(1.0)["ph"] == (0.0, 0.25, 0.0, 0.0, 0.25, 0.5)
+    assert phases.step(2.0)["ph"][-2:] == (0.0, 8.0)
+
+
 def test_calls_are_counted_for_each_step():
     assert collective_calls(process(calls=4)) == dict.fromkeys(range(1, 9), 4)
