@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from labbook.frozen import dataclass
 
@@ -80,3 +80,19 @@ class Series:
     def last_step(self) -> int | None:
         """Step of the last point, or `None`."""
         return self.steps[-1] if self.steps else None
+
+
+def unequal_steps(series: Sequence[Series], steps: int) -> tuple[int, ...]:
+    """Returns the steps of each optimizer where several take turns unequally often, as those of a critic; else nothing.
+
+    Args:
+        series: Those of a run.
+        steps: Steps of the run, which add up those of optimizers that came one after the other.
+    """
+    counts: dict[str, int] = {}
+    for one in series:
+        name, _, optimizer = one.name.partition(".")
+        if name in ("loss", "lr") and "group" not in optimizer and one.source == "probe" and not one.rank:
+            counts[optimizer] = max(counts.get(optimizer, 0), one.last_step or 0)
+    found = tuple(counts.values())
+    return found if len(set(found)) > 1 and max(found) == steps else ()

@@ -27,7 +27,8 @@ class Signals:
         losses: The last record of each loss function by line and mode.
         loop: The last totals of the training loop; empty if none were written.
         flight: Report of the flight recorder; empty if there was no non-finite value.
-        phases: Step phase ("data", "forward", "backward", "optimizer", "other", "probe") -> seconds per step; also `samples`.
+        phases: Step phase ("data", "forward", "backward", "optimizer", "other", "probe") -> seconds per step; also
+            `samples`.
         optimizers: Facts of each optimizer, recorded at its first step.
         spans: Optimizer number -> (time of its first step, time of its last step); Unix seconds.
         trainings: Begin and end of each training where new models repeat it (folds, seeds), else empty; Unix seconds.

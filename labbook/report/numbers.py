@@ -27,8 +27,12 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def listed_value(value: float) -> float:
-    """Returns a value with five significant digits, enough for lists and to tell which of several runs is the best."""
-    return float(f"{value:.5g}")
+    """Returns a value with five significant digits, enough for lists and to tell which of several runs is the best.
+
+    With one more where it would be shown with other digits than the value itself: 0.993254 is 0.9933, 0.99325 is not.
+    """
+    short = float(f"{value:.5g}")
+    return short if f"{short:.4g}" == f"{value:.4g}" else float(f"{value:.6g}")
 
 
 def pair(before: float | None, now: float | None) -> tuple[str, str]:

@@ -101,6 +101,11 @@ def test_a_healthy_run_is_all_ok():
     assert found["grad_not_cleared"].observed == "not observed: the training loop was not followed"
 
 
+def of_two_optimizers(*counts, steps):
+    series = [Series(name, "probe", (1, n), (1.0, 2.0)) for name, n in zip(("loss", "loss.opt1"), counts, strict=True)]
+    return run_with(*series, steps=steps)
+
+
 @in_one_test(
     ("check", "run", "verdict", "words"),
     [
@@ -168,6 +173,9 @@ def test_a_healthy_run_is_all_ok():
             "ok",
             "5 steps in a.py; 6 steps in b.py",
         ),
+        ("steps_counted", of_two_optimizers(60, 30, steps=60), "ok", "60, 30 steps of the optimizers"),
+        ("steps_counted", of_two_optimizers(60, 30, steps=90), "ok", "90 steps"),  # one after the other
+        ("steps_counted", of_two_optimizers(60, 60, steps=60), "ok", "60 steps"),
     ],
 )
 def test_rows(check, run, verdict, words):

@@ -164,13 +164,14 @@ def test_frozen_parameters_are_not_behind_a_cut(ask):
     ("trainable", "words"), [(120, "all 2 parameters"), (220, "all 2 parameters that were followed, of 6")]
 )
 def test_parameters_of_an_optimizer_that_belong_to_no_model_are_not_counted_as_seen(ask, trainable, words):
-    """Running statistics, which an optimizer of paddle holds, do not train."""
     counts = loop(trainable_n=2, never_grad=[], elements=130, frozen=10)
     signals = {**counts, "optimizers": ({"index": 0, "tensors": 6, "trainable": trainable},)}
     found = ask("param_never_gets_grad", signals=signals).observed
     assert found.startswith(words) and ("followed" in found) == ("followed" in words)
     two = {**counts, "optimizers": (*signals["optimizers"], {"index": 1, "tensors": 2, "trainable": 120})}
     assert ("all of them" in ask("param_never_gets_grad", signals=two).observed) == (trainable > 120)
+    turns = tuple({"index": n, "trains": n, "tensors": 2, "trainable": 60} for n in (0, 1))  # frozen in turn
+    assert ask("param_never_gets_grad", signals={**counts, "optimizers": turns}).observed == "all of them"
 
 
 def test_a_spare_module_is_no_failure(ask):

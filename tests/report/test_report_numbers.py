@@ -4,7 +4,7 @@ import math
 
 from order_of_tests import in_one_test
 
-from labbook.report.numbers import duration, number, pair, percent, size
+from labbook.report.numbers import duration, listed_value, number, pair, percent, size
 
 
 @in_one_test(
@@ -34,6 +34,11 @@ def test_a_pair_has_the_digits_that_tell_it_apart():
         and pair(1.0, 1.0) == ("1", "1")
         and pair(math.nan, math.nan) == ("NaN", "NaN")
     )
+
+
+@in_one_test("value", [0.993254, 0.993246, 0.1234549999, 2.5, -1.00005001, math.nan, math.inf])
+def test_a_listed_value_is_shown_as_the_value_itself(value):
+    assert number(listed_value(value)) == number(value) and len(repr(listed_value(value))) <= 9
 
 
 def test_a_printed_value_is_equal_to_the_one_that_it_rounds():

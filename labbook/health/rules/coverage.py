@@ -11,6 +11,7 @@ from labbook.model.message import message
 from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.seed_names import LATER, describe_seeds
+from labbook.model.series import unequal_steps
 from labbook.model.signals import Signals
 
 _OVERHEAD_OK = 0.02
@@ -43,6 +44,8 @@ def steps_counted(run: Run, signals: Signals) -> Outcome:
     if len(training) > 1:
         parts = [message("health.steps_counted.in_script", steps=p.steps, script=script_of(p.argv)) for p in training]
         return Outcome("ok", message("health.clauses", parts=parts))
+    if counts := unequal_steps(run.series, run.steps):
+        return Outcome("ok", message("health.steps_counted.by_optimizer", counts=list(counts)))
     return Outcome("ok", message("health.steps_counted.steps", steps=most))
 
 

@@ -47,11 +47,12 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
             return _first_graph(signals, total)
         followed = signals.loop.get("elements", 0) - signals.loop.get("frozen", 0)
         larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
-        if total and larger and len(signals.optimizers) > 1:  # the total is of the models at the end
-            return Outcome("ok", message("health.all"))
+        apart = len({o.get("trains") for o in signals.optimizers}) == len(signals.optimizers) > 1
+        held = sum(o.get("tensors", 0) for o in signals.optimizers)
+        if total and (larger or (apart and held > total)) and len(signals.optimizers) > 1:
+            return Outcome("ok", message("health.all"))  # the total is of the models at the end, of what is not frozen
         if total and larger and max(larger) > total:
             return Outcome("ok", message("health.all_followed", count=total, held=max(larger)))
-        held = sum(o.get("tensors", 0) for o in signals.optimizers)
         if 0 < held < total:
             return Outcome("ok", message("health.all_in_optimizer", count=total, held=held))
         return Outcome("ok", message("health.all_parameters", count=total) if total else message("health.all"))

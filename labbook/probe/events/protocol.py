@@ -127,8 +127,8 @@ STEP = "step"
 that was passed to `backward`; list when several), `step_loss` (of several: the sum of those whose gradients were not
 cleared before the step and reach the optimizer), `summed` (how many calls of `backward` those were), `parts` (name in
 the program -> its loss, where these have several names, and in the first step), `lr` (one a group), `grad_norm` (total
-2-norm over all gradients, before clipping where that is known),
-`dt` (s since the step before), `ph` (seconds by phase; `probe`: in its own work), `collective` (of them, seconds in collective calls that the
+2-norm over all gradients, before clipping where that is known), `dt` (s since the step before), `ph` (seconds by phase,
+and of the probe's own work), `collective` (of the former, seconds in collective calls that the
 program made itself outside of `backward` and the optimizer; not finite where some did not wait), `calls` (number of
 those calls in the last step). `agg`, for `n` > 1: of each of them [min, max, mean, count of
 finite values, count of others]. `backwards`: calls of `backward` in the window. `skipped`: steps that a gradient scaler

@@ -107,6 +107,8 @@ def _options(optimizer):
 def _base_rate(rate):
     """The learning rate that a schedule is made for, the one after a warm-up; `None` if it is unknown."""
     while callable(rate):
+        if peak := getattr(rate, "_lr_config", None):  # of `OneCycleLR`, whose `base_lr` is a part of the one given
+            return number(max(peak))
         values = getattr(rate, "values", None)  # of `PiecewiseDecay`, whose `base_lr` is the default of the base class
         if isinstance(values, (list, tuple)) and values:
             return number(values[0])

@@ -104,7 +104,8 @@ def optimizer_fields(optimizer, options, groups, closure):
     """
     facts = [{"lr": rate, "tensors": len(sizes), "elements": sum(sizes)} for rate, sizes in groups]
     for fact, group in zip(facts, _group_settings(optimizer)):
-        own = {name: group[name] for name in options if name != "lr" and type(group.get(name)) in (int, float, bool)}
+        named = {name: group.get(name) for name in options if name != "lr"}
+        own = {name: value for name, value in named.items() if type(value) in (int, float, bool, tuple)}
         fact.update({name: value for name, value in own.items() if value != options[name]})
     return {
         "type": type(optimizer).__name__,

@@ -105,6 +105,9 @@ def _process_points(process: ProcessEvents) -> dict[tuple[str, str], _Points]:
         _add_step(points, event)
     for scalars in process.events_of_kind(Scalars):
         _add_scalars(points, scalars, logged)
+    for (name, source), collected in list(points.items()):
+        if source != "probe" and (later := _split_later_result(collected)) is not None:
+            points.setdefault((f"{name}.final", source), later)
     ascending = {key: _ascending(collected) for key, collected in points.items()}
     return {key: p for key, p in ascending.items() if not _repeats_first_group(key, p, ascending)}
 
@@ -154,6 +157,20 @@ def _add_scalars(points: dict[tuple[str, str], _Points], event: Scalars, logged:
         key = f"{source}:{name}"
         logged[key] = logged.get(key, 0) + 1
         points.setdefault((name, source), _Points()).add(event.get("step", logged[key]), value)
+
+
+def _split_later_result(points: _Points) -> _Points | None:
+    """Removes and returns a second, other value of the last step, as of a model that is loaded again."""
+    steps, value = points.steps, points.values[-1]
+    if len(steps) < 3 or not max(steps[:-2]) < steps[-2] == steps[-1] or value == points.values[-2]:
+        return None
+    for each in (steps, points.values, points.low, points.high):
+        each.pop()
+    points.count -= 1
+    points.nonfinite -= not math.isfinite(value)
+    later = _Points()
+    later.add(steps[-1], value)
+    return later
 
 
 def _ascending(points: _Points) -> _Points:

@@ -18,6 +18,8 @@ _BY_HAND = "none of the framework"
 """How the type of an optimizer begins that the framework does not have. Source: `UpdatesByHand`."""
 _LOSS = re.compile("loss|likelihood|elbo|objective|criterion", re.IGNORECASE)
 _MOST_LOADED = 4
+_CYCLED = {"betas", "momentum"}
+"""Options that a scheduler such as OneCycleLR may set anew, besides `lr`."""
 _WHOLE = 0.95
 """Share of the parameters that the model has. Source: chosen by us; a likelihood beside it has one or two."""
 
@@ -73,9 +75,15 @@ def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
         named = [name for name in options if name in differing] if isinstance(options, Mapping) else []
         if isinstance(options, Mapping):
             facts = {**facts, "options": {name: value for name, value in options.items() if name not in named}}
-        row = _optimizer(facts, limits) | {"differing": named}
+        row = _optimizer(facts, limits, _scheduler_of(run, facts)) | {"differing": named}
         found.setdefault(str(row), row | {"alike": 0})["alike"] += 1
     return list(found.values())
+
+
+def _scheduler_of(run: Run, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the facts of the learning rate scheduler that was made for an optimizer of the first rank, or none."""
+    found = next((s.loop.get("scheduler", {}) for s in run.signals if s.framework == facts.get("framework")), {})
+    return found.get(str(facts.get("index", "")), {})
 
 
 def library_optimizer(run: Run, facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -177,7 +185,7 @@ def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[st
     return rows
 
 
-def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+def _optimizer(facts: Mapping[str, Any], limits: Limits, scheduler: Mapping[str, Any]) -> dict[str, Any]:
     options = facts.get("options")
     groups = facts.get("groups")
     shown = {}
@@ -186,7 +194,14 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         if value is None or value is False or (value == 0 and key != "lr"):
             continue
         shown[str(key)] = _option(value)
-    shown |= _options_of_groups(options, groups)
+    own = _options_of_groups(options, groups)
+    shown |= own
+    if kind := str(scheduler.get("type") or ""):
+        base = scheduler.get("options", {}).get("base_lrs")
+        unused = {"lr"} if base and isinstance(options, Mapping) and options.get("lr") not in base else set()
+        # Of a momentum that the scheduler changes, too, neither the first value nor that of the constructor holds.
+        unused |= _CYCLED & own.keys()
+        shown = {k: v for k, v in shown.items() if k not in unused} | {"schedule": kind}
     return {
         "type": str(facts.get("type") or ""),
         "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),

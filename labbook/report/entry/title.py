@@ -10,7 +10,7 @@ from typing import Any
 from labbook.model.finding import Finding
 from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
-from labbook.model.series import Series
+from labbook.model.series import Series, unequal_steps
 from labbook.model.verdict import worst_fault
 from labbook.report.best_runs import BROKEN
 from labbook.report.ending_exception import ending_exception, place, shorten_path, user_frame
@@ -210,8 +210,8 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     if not steps and not series.is_from_text:
         steps = series.last_step
     phases = run.captured.get("phases")
-    if phases and series.is_from_text:
-        steps = 0  # it may be that of one phase
+    if (phases and series.is_from_text) or unequal_steps(run.series, run.steps):
+        steps = 0  # it may be that of one phase, and is that of one optimizer
     if not steps:
         return fill(labels["span"], metric=name, first=first, last=last)
     shown = fill(labels["metric"], metric=name, first=first, last=last, steps=count(steps))

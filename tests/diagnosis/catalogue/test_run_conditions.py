@@ -71,6 +71,18 @@ def test_outputs_that_differ_are_no_cause_of_a_loss_at_chance(verdict: str, caus
     assert any("does not depend" in one for one in at_chance.causes) == (verdict != "ok")
 
 
+@pytest.mark.parametrize(
+    ("refused", "first"),
+    [("numpy._core.multiarray.scalar", "float(value)"), ("numpy.dtype", "float(value)"), ("net.Net", "add_safe")],
+)
+def test_the_first_cure_of_a_refused_checkpoint_fits_what_is_refused(refused: str, first: str) -> None:
+    text = f"Weights only load failed. Unsupported global: GLOBAL {refused} was not an allowed global by default."
+    raised = CaughtException("main", "UnpicklingError", "_pickle", text, ended_process=True)
+    run = dataclasses.replace(RUN, status="failed", exceptions=(raised,))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == "checkpoint_weights_only_blocked" and first in found.fixes[0]
+
+
 @in_one_test(
     ("step", "wrapper", "cause"),
     [(1, "", "its own weights"), (1, "DistributedDataParallel", "inner model"), (7, "", "inner model")],

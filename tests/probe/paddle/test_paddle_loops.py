@@ -331,11 +331,14 @@ def test_the_operator_whose_backward_is_not_finite(probed):
 def test_the_rate_of_a_schedule_is_the_one_that_it_begins_with(probed):
     program = """
 from labbook.probe.paddle.framework_state import _base_rate
-from paddle.optimizer.lr import LinearWarmup, PiecewiseDecay, StepDecay
-rates = PiecewiseDecay([30, 50], [0.05, 0.005, 0.0005]), StepDecay(0.3, 5)
+from paddle.optimizer.lr import LinearWarmup, OneCycleLR, PiecewiseDecay, StepDecay
+rates = PiecewiseDecay([30, 50], [0.05, 0.005, 0.0005]), StepDecay(0.3, 5), OneCycleLR(0.02, 99)
 print([_base_rate(one) for one in (*rates, *(LinearWarmup(rate, 5, 0.0, 0.2) for rate in rates))])
 """
-    assert probed(sys.executable, probed.write("rates.py", program)).out.split("\n")[-2] == "[0.05, 0.3, 0.05, 0.3]"
+    assert (
+        probed(sys.executable, probed.write("rates.py", program)).out.split("\n")[-2]
+        == "[0.05, 0.3, 0.02, 0.05, 0.3, 0.02]"
+    )
 
 
 BEHIND = """

@@ -65,6 +65,17 @@ def test_windows_without_a_finite_value_are_counted():
     assert (loss.count, loss.nonfinite, norm.low, norm.high) == (4, 4, (1.0,), (3.0,)) and math.isnan(loss.low[0])
 
 
+def test_a_second_value_of_the_last_step_is_a_result_of_its_own():
+    def values_of(*points):
+        events = [{"k": "scalars", "source": "t", "step": n, "values": {"f1": value}} for n, value in points]
+        return {s.name: s.values for s in fold_series([process(*events)])}
+
+    assert values_of((1, 0.5), (2, 0.75), (2, 0.875)) == {"f1": (0.5, 0.75), "f1.final": (0.875,)}
+    assert values_of((1, 0.5), (2, 0.75), (2, 0.75)) == {"f1": (0.5, 0.75)}
+    assert values_of((1, 0.5), (1, 0.25), (2, 0.75)) == {"f1": (0.25, 0.75)}
+    assert values_of((2, 0.75), (2, 0.875)) == {"f1": (0.875,)}
+
+
 def test_totals_of_deleted_models_are_the_last_known_ones():
     known = {"k": "loop", "steps": 64, "trainable_n": 4, "never_grad": ["a.weight"], "never_grad_n": 1}
     gone = {"k": "loop", "steps": 90, "trainable_n": 0, "never_grad": [], "never_grad_n": 0}

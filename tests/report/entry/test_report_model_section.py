@@ -122,6 +122,24 @@ def test_the_rate_of_the_first_step_is_named_where_it_is_not_that_of_the_constru
     assert row["first_rate"] == shown
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "groups", "shown"),
+    [
+        ({}, {}, "lr 0.1, betas (0.9, 0.99)"),
+        ({"type": "StepLR", "options": {"base_lrs": [0.1]}}, {}, "lr 0.1, betas (0.9, 0.99), schedule StepLR"),
+        ({"type": "ReduceLROnPlateau"}, {}, "lr 0.1, betas (0.9, 0.99), schedule ReduceLROnPlateau"),
+        ({"type": "OneCycleLR", "options": {"base_lrs": [0.02]}}, {"betas": [0.95, 0.99]}, "schedule OneCycleLR"),
+    ],
+)
+def test_the_scheduler_is_named_and_options_that_it_replaces_are_left_out(scheduler, groups, shown):
+    facts = {"index": 1, "type": "Adam", "options": {"lr": 0.1, "betas": [0.9, 0.99]}, "groups": [groups]}
+    signals = Signals("torch", loop={"scheduler": {"1": scheduler}} if scheduler else {})
+    framework = Framework("torch", "2", optimizers=(facts,))
+    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), signals=(signals,))
+    (row,) = model_section(run, Limits())["optimizers"]
+    assert row["options"] == shown
+
+
 def test_the_optimizer_of_keras_is_named_and_updates_by_hand_are_translated():
     by_hand = {"type": "none of the framework, parameters are updated without one", "options": {}}
     given = Arguments("keras", "compile", {"optimizer": "Adam", "learning_rate": 0.01})

@@ -75,6 +75,13 @@ def test_one_of_several_losses_has_the_name_of_the_program():
     assert run_title(dataclasses.replace(run, captured=phases)) == "a.py: finished, student/acc 0.4 → 0.9"
 
 
+@pytest.mark.parametrize(("other", "title"), [(4, "loss 2 → 1 in 4 steps"), (2, "loss 2 → 1")])
+def test_steps_of_one_of_several_optimizers_are_not_those_of_the_run(other, title):
+    losses = [Series(name, "probe", (1, steps), (2.0, 1.0)) for name, steps in (("loss", 4), ("loss.opt1", other))]
+    process = Process(1, 0, ("python", "a.py"), "main", steps=4)
+    assert run_title(run_with(*losses, processes=(process,))) == f"a.py: finished, {title}"
+
+
 def test_a_loss_that_is_no_number_is_the_news():
     loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
     assert run_title(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
