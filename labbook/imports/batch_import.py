@@ -209,7 +209,7 @@ class _Batches:
             from labbook.store.experiments import experiments, slug_part
 
             part = re.escape(slug_part(name))
-            same = [e.slug for e in experiments(self._notebook) if re.fullmatch(rf"exp\d+_{part}_\w+", e.slug)]
+            same = [e.slug for e in experiments(self._notebook) if re.fullmatch(rf"exp\d+_{part}(_\w+)?", e.slug)]
             if same and part:
                 slug = same[0]
             elif re.fullmatch(r"exp\d+(_.*)?|\d+", name):

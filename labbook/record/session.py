@@ -136,7 +136,8 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
     project = find_project(argv, Path.cwd(), notebook.paths.root)
     root = redactor.text(project.root)
     name, is_missing = redactor.text(project.name), program.is_missing and not request.launcher
-    experiment = _find_experiment(notebook, script, request.experiment, name, root, is_missing=is_missing)
+    file = None if is_missing else program.path
+    experiment = _find_experiment(notebook, script, request.experiment, name, root, file, is_missing=is_missing)
     day = notebook.paths.entry(new_run_id(now)).parent
     journal = create_journal(notebook.paths, now, [path.stem for path in day.glob("*.md")])
     start: dict[str, Any] = {
@@ -173,17 +174,18 @@ def _create_session(notebook: Notebook, request: RecordRequest, print_line: Prin
 
 
 def _find_experiment(
-    notebook: Notebook, script: str, chosen: str, project: str, root: str, *, is_missing: bool = False
+    notebook: Notebook, script: str, chosen: str, project: str, root: str, file: Path | None, *, is_missing: bool
 ) -> str:
     """Returns the experiment of the run: the chosen one, or that of its script and project.
 
     Args:
+        file: The file of the script, `None` where it is none.
         is_missing: Whether there is no such script: a mistyped name creates no experiment, then the result may be "".
     """
     from labbook.store.experiment_of_script import choose_experiment, script_mode
 
     chosen = chosen or _started_experiment(notebook) or notebook.config.experiment
-    mode = "" if is_missing else script_mode(Path(script))
+    mode = "" if is_missing else script_mode(file)
     return choose_experiment(notebook, script, chosen, project=project, root=root, mode=mode)
 
 

@@ -109,12 +109,15 @@ def lock_pages(notebook: Notebook) -> Iterator[None]:
 def create_page(notebook: Notebook, name: str, mode: str, origin: Origin, template: str = "") -> Experiment:
     """Writes the page of a new experiment; called with `lock_pages`.
 
+    Args:
+        mode: One of `MODES`; any other, such as "unknown", is neither in the name nor on the page.
+
     Raises:
         NotebookError: The page cannot be written.
     """
     known = experiments(notebook)
     number = max((each.number for each in known), default=0) + 1
-    slug = f"exp{number:03d}_{slug_part(name)}_{mode}"
+    slug = "_".join([f"exp{number:03d}", slug_part(name), *([mode] if mode in MODES else ())])
     path = notebook.paths.experiments / f"{slug}.md"
     text = _page_text(notebook, slug, " ".join(name.split()), mode, origin, template)
     try:
@@ -130,7 +133,9 @@ def _page_text(notebook: Notebook, slug: str, title: str, mode: str, origin: Ori
     from labbook.store.text.templates import Templates
 
     language = notebook.config.language_in_use()
-    meta: dict[str, object] = {"schema": 1, "experiment": slug, "title": title, "mode": mode}
+    meta: dict[str, object] = {"schema": 1, "experiment": slug, "title": title}
+    if mode in MODES:
+        meta["mode"] = mode
     if origin.script is not None:
         meta["script"] = origin.script
     if origin.project:

@@ -15,8 +15,9 @@ from labbook.store.paths import check_stays_inside, new_run_id
 from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import read_head, read_text
 
-_MODE_CALLS = re.compile(rb"^(?!\s*#).*\b(enable_static|disable_static)\s*\(", re.MULTILINE)
+_MODE_CALLS = re.compile(rb"^(?!\s*#).*?\b((?:en|dis)able_static|to_static|(?<!re\.)\w*compile)\b", re.MULTILINE)
 _SCRIPT_BYTES = 256 << 10
+_MOST_FILES = 50
 _NAMING = ("script:", "project:", "root:")
 
 
@@ -30,8 +31,8 @@ def choose_experiment(
         chosen: Slug, number ("3", "exp003") or part of the name of an experiment; "" for that of the script.
         project: The name of the project of the script, for a notebook that serves many.
         root: The identity of that project; "" for the notebook's own.
-        mode: "dynamic", "static" or "compiled", for the name of a new experiment; "": none is created, and without one
-            the result is "".
+        mode: As of `create_page`, for the name of a new experiment; "": none is created, and without one the result
+            is "".
 
     Raises:
         UsageError: No experiment or several match `chosen`; names the nearest.
@@ -55,24 +56,33 @@ def choose_experiment(
     return made.slug
 
 
-def script_mode(script: Path) -> str:
-    """Return "static" for a script that calls `enable_static` and never `disable_static`, else "dynamic".
+def script_mode(script: Path | None) -> str:
+    """Return "static", "dynamic", or "unknown": the name of an experiment is chosen before its first run.
 
-    A heuristic: the name of an experiment is chosen before its first run. At most the first 256 KiB are read.
+    Read are at most 256 KiB of the script and of 50 Python files beside it or one folder below, which it may import:
+    where one of them compiles something or switches between modes, only the run shows what the mode is.
     """
+    if script is None:
+        return "unknown"
+    own = _mode_calls(script)
+    near = sorted([*script.parent.glob("*.py"), *script.parent.glob("[!.]*/*.py")])[:_MOST_FILES]
+    calls = own.union(*map(_mode_calls, near))
+    return "dynamic" if not calls else "static" if own == calls == {b"enable_static"} else "unknown"
+
+
+def _mode_calls(file: Path) -> set[bytes]:
     try:
-        with script.open("rb") as stream:
-            calls = set(_MODE_CALLS.findall(stream.read(_SCRIPT_BYTES)))
+        with file.open("rb") as stream:
+            return set(_MODE_CALLS.findall(stream.read(_SCRIPT_BYTES)))
     except (OSError, ValueError):
-        return "dynamic"
-    return "static" if calls == {b"enable_static"} else "dynamic"
+        return set()
 
 
 def _new_name(notebook: Notebook, script: str, project: str) -> str:
     """Returns the name of a new experiment, with the project where another experiment has the same name without it."""
     name = _name_of(script, "")
     part = slug_part(name)
-    taken = any(re.fullmatch(rf"exp\d+_{re.escape(part)}_\w+", each.slug) for each in experiments(notebook))
+    taken = any(re.fullmatch(rf"exp\d+_{re.escape(part)}(_\w+)?", each.slug) for each in experiments(notebook))
     return _name_of(script, project) if notebook.personal or taken else name
 
 

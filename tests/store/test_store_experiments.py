@@ -193,11 +193,28 @@ def test_the_metric_of_an_experiment_comes_before_that_of_the_notebook(own):
         ("import paddle\npaddle.enable_static()\n", "static"),
         ("def main():\n    paddle.enable_static ()\n", "static"),
         ("# paddle.enable_static()\n", "dynamic"),
-        ("if args.static:\n    paddle.enable_static()\nelse:\n    paddle.disable_static()\n", "dynamic"),
+        ("if args.static:\n    paddle.enable_static()\nelse:\n    paddle.disable_static()\n", "unknown"),
+        ("@paddle.jit.to_static(full_graph=True)\ndef forward(self, x):\n", "unknown"),
+        ("if args.fast:\n    model = torch.compile(model)\n", "unknown"),
+        ("TrainingArguments(torch_compile=True)\n", "unknown"),
+        ("pattern = re.compile('x')\n# model = torch.compile(model)\n", "dynamic"),
     ],
 )
 def test_an_experiment_is_called_static_after_its_script(tmp_path, text, mode):
     script = tmp_path / "train.py"
     script.write_text(text)
     assert script_mode(script) == mode
-    assert script_mode(tmp_path / "missing.py") == "dynamic"
+    assert script_mode(None) == "unknown"
+
+
+def test_a_module_beside_the_script_may_set_the_mode_and_then_the_name_leaves_it_out(own, tmp_path):
+    script, net = tmp_path / "app" / "train.py", tmp_path / "app" / "models" / "net.py"
+    net.parent.mkdir(parents=True)
+    script.write_text("from models.net import Net\n")
+    net.write_text("import paddle\n")
+    assert script_mode(script) == "dynamic"
+    net.write_text("forward = paddle.jit.to_static(forward)\n")
+    assert script_mode(script) == "unknown"
+    slug = choose_experiment(own, "app/train.py", mode=script_mode(script))
+    assert slug == "exp001_app-train" and "mode:" not in (own.paths.experiments / f"{slug}.md").read_text("utf-8")
+    assert choose_experiment(own, "app/train.py", mode="dynamic") == slug

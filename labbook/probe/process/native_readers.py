@@ -23,6 +23,10 @@ _FUNCTIONS = (
     ("torchvision.io.image", "write_file", 0, "filename", "w"),
     ("decord.video_reader", "VideoReader.__init__", 1, "uri", "r"),
     ("pandas.io.parquet", "read_parquet", 0, "path", "r"),
+    ("paddle.base.core", "serialize_pir_program", 1, "file_path", "w"),
+    ("paddle.base.core", "deserialize_pir_program", 0, "file_path", "r"),
+    ("paddle.base.core", "save_combine_func", 2, "file_path", "w"),
+    ("paddle.base.core", "load_combine_func", 0, "file_path", "r"),
 )
 
 

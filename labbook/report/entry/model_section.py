@@ -133,7 +133,8 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
     if isinstance(total, int) and len(own) == 1 and own[0].get("parameters", 0) > total:
         # Of a backbone that is in no optimizer the state of the framework knows nothing.
         counts = {name: own[0].get(name) for name in ("parameters", "trainable")}
-        return {**state, **counts, "model": own[0].get("root"), "optimized": total}
+        # The optimizer of a static graph holds none: what it updates is not known.
+        return {**state, **counts, "model": own[0].get("root"), "optimized": total or None}
     if not isinstance(total, int) or any(model.get("parameters", 0) < _WHOLE * total for model in called):
         return state
     losses = [model for model in called if _is_loss(model)]
