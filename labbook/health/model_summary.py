@@ -105,7 +105,9 @@ def _holds(model: Model, other: Model) -> bool:
 
 
 def _model(model: Model, signals: Signals) -> dict[str, Any]:
-    modules = model.get("modules", [])
+    # A parameter of a static graph that has a name of its own stands for the layer that is not known.
+    names = {row.get("name") for row in model.get("parameters", [])}
+    modules = [row for row in model.get("modules", []) if row.get("name") not in names]
     shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
     counts = count_parameters(model)
     return {

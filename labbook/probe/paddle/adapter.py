@@ -77,6 +77,8 @@ class Adapter(FrameworkAdapter):
             state["devices"] = framework_state.devices(self.module)
         if self.executions:
             state["executions"] = self.executions
+        for seed in self.static_programs.seeds():
+            state["seeds"].setdefault("paddle", seed)
         return state
 
     def step_begins(self, optimizer, pairs, over=False):

@@ -78,6 +78,11 @@ class StaticPrograms:
             startup = startup or self._adapter.module.static.default_startup_program()
             self._startups[id(startup)] = (startup, known)
 
+    def seeds(self):
+        """The seeds of the programs that train, and of those that initialize their parameters."""
+        programs = [one.program for one in self._trained.values()] + [one for one, _ in self._startups.values()]
+        return [seed for one in programs if (seed := getattr(one, "random_seed", 0))]
+
     def training_of(self, args, kwargs):
         """The training that a run of the executor is a step of, `None` for any other run."""
         if not self._trained:
@@ -124,13 +129,14 @@ class StaticTraining:
 
     Attributes:
         step: How often it was run.
+        program: As given.
     """
 
     def __init__(self, adapter, number, program):
         self.step = 0
         self._optimizers = []
         self._number = number
-        self._adapter, self._training, self._program = adapter, adapter.training, program
+        self._adapter, self._training, self.program = adapter, adapter.training, program
         monitor = adapter.monitor
         self._stats = monitor.inspector.stats if monitor is not None else None
         self.schedule = Schedule(monitor.schedule.level, self._training.clock()) if monitor is not None else None
@@ -153,7 +159,7 @@ class StaticTraining:
 
     def parameter_names(self):
         """Names of its parameters."""
-        return parameter_names(self._program)
+        return parameter_names(self.program)
 
     def begins(self, args, kwargs):
         """Looks before a run: at what is fed, and at the parameters, where it is due."""
@@ -192,11 +198,14 @@ class StaticTraining:
             training.step(recorder, [] if one is None else [one], adapter.rates(optimizer), None, 1, None, None)
         feed = args[2] if len(args) > 2 else kwargs.get("feed")
         adapter.static_programs.misuse.on_run_end(value is not None, mark_of(feed))
+        now = training.clock()
         if self._before is not None:
-            began = training.clock()
+            began = now
             self._inspect_parameters(first)
             now = training.clock()
             self.schedule.looked(first.step, now, self._cost + now - began)
+        if adapter.monitor is not None and adapter.monitor.memory.is_due(now, self.step):
+            adapter.monitor.memory.write_event(now, self.step, None)
         for function in self._functions:
             function.calls += 1
             function.values(value)
@@ -218,11 +227,10 @@ class StaticTraining:
             scope: That holds the parameters.
             samples: Length of an axis whose length the program leaves open.
         """
-        self._parameters, rows, elements = [], [], 0
-        modules = [{"i": 0, "name": "", "type": "Program", "depth": 0, "order": 0, "parameters": 0, "trainable": 0}]
+        self._parameters, rows, elements, layers = [], [], 0, {}
         self._functions, blown, operations = functions_of([loss for _, loss in self._optimizers], samples)
-        order = uses_of(self._program)
-        for parameter in self._program.global_block().all_parameters()[:MOST_PARAMETERS]:
+        order = uses_of(self.program)
+        for parameter in self.program.global_block().all_parameters()[:MOST_PARAMETERS]:
             name, shape = parameter.name, list(parameter.shape)
             values = self._read(scope, name)
             if parameter.stop_gradient or values is None or elements + values.size > _ELEMENTS:
@@ -237,15 +245,12 @@ class StaticTraining:
                 rows_equal=len(shape) > 1 and self._stats.rows_equal(values, last),
                 fan_in=(shape[0] if last else prod(shape[1:])) if len(shape) > 1 else None,
             )
-            at = len(self._parameters)
-            modules.append(
-                {"i": at + 1, "name": name, "type": kind, "depth": 1, "order": place, "parameters": values.size}
-            )
-            modules[-1].update(trainable=values.size, options={}, input=[], output=[])
-            fields = {"i": at, "name": name, "trainable": True, "module": at + 1, "shape": shape, "device": "cpu"}
+            fields = {"i": len(rows), "name": name, "trainable": True, "module": None, "shape": shape, "device": "cpu"}
             rows.append(dict(fields, dtype=str(values.dtype), init=init))
+            # A layer names its parameters `fc_0.w_0`; what has a name of its own is listed by itself.
+            layers.setdefault(name.rpartition(".")[0] or name, []).append((place, kind, values.size, rows[-1]))
             self._parameters.append(name)
-        modules[0].update(options={}, input=[], output=[])
+        modules = _module_rows(layers)
         self._emit(
             MODEL, framework="paddle", root="Program", model=self._number, modules=modules, parameters=rows, feeds=[],
             shared=[], repeated=[], left_out={"modules": 0, "parameters": 0}, spectral_eval_first=[],
@@ -305,6 +310,27 @@ class StaticTraining:
             samples=inputs[0]["shape"][0] if inputs[0]["shape"] else None,
             labels={"histogram": histogram_fields(labels)} if labels else None, dims_equal=len(firsts) < 2,
         )  # fmt: skip
+
+
+def _module_rows(layers):
+    """Rows of the layers, in the order in which they are used; numbers them in the rows of their parameters.
+
+    Args:
+        layers: Name -> `(place, type, elements, row)` of each parameter; the type is that of the one used first.
+    """
+    rows = [{"i": 0, "name": "", "type": "Program", "depth": 0, "order": 0, "parameters": 0, "trainable": 0}]
+    used = {name: min(held, key=_place) for name, held in layers.items()}
+    for name in sorted(layers, key=lambda name: _place(used[name])):
+        (place, kind, *_), size = used[name], sum(size for _, _, size, _ in layers[name])
+        for *_, row in layers[name]:
+            row["module"] = len(rows)
+        rows.append({"i": len(rows), "name": name, "type": kind, "depth": 1, "order": place, "parameters": size})
+        rows[-1]["trainable"] = size
+    return [dict(row, options={}, input=[], output=[]) for row in rows]
+
+
+def _place(parameter):
+    return float("inf") if parameter[0] is None else parameter[0]
 
 
 def mark_of(feed):

@@ -38,9 +38,22 @@ def test_each_run_of_a_program_with_an_optimizer_is_a_step(run, healthy):
     (model,) = outcome.of("model")
     shapes = [tuple(row["shape"]) for row in model["parameters"]]
     assert sorted(shapes) == [(1,), (4,), (6, 8), (8,), (8, 1), (8, 4)]
+    layers = {row["name"]: row for row in model["modules"]}
+    assert list(layers) == ["", "fc_0", "fc_1", "fc_2"] and layers["fc_0"]["parameters"] == 56
+    assert {row["name"].partition(".")[0]: row["module"] for row in model["parameters"]} == {"fc_0": 1, "fc_1": 2, "fc_2": 3}
+    assert outcome.of("memory")[-1]["rss"] > 0
     looks = outcome.of("tensors")
     assert 6 < len(looks) < 20 and all(row["w"] > 0 for row in looks[-1]["params"])
     assert all(looks[0]["params"][at]["ratio"] > 0 for at, shape in enumerate(shapes) if len(shape) == 2)
+
+
+def test_the_seed_of_a_program_and_the_files_that_it_is_saved_in_are_known(run, healthy, tmp_path):
+    program = PROGRAM.replace("paddle.seed(1)", "paddle.static.default_main_program().random_seed = 7")
+    saved = "paddle.static.save(paddle.static.default_main_program(), sys.argv[1])\n"
+    outcome = healthy(run("import sys\n" + program + saved, str(tmp_path / "model"), fork="paddle"))
+    assert outcome.merged()["seeds"]["paddle"] == 7
+    written = {item["path"].rpartition("/")[2] for event in outcome.of("files") for item in event["items"]}
+    assert {"model.json", "model.pdparams"} <= written
 
 
 def test_what_is_fed_and_what_the_operators_show(run, healthy):
