@@ -21,8 +21,8 @@ from labbook.model.signals import Signals
 _MODELS = 4
 _ROWS = 60
 _FLOW = 80
-_LOADER: Sequence[Literal["dataset", "length", "batch_size", "workers", "shuffle", "sampler"]]
-_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler")
+_LOADER: Sequence[Literal["dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike"]]
+_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike")
 _FLIGHT: Sequence[Literal["step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value"]]
 _FLIGHT = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
 
@@ -37,7 +37,8 @@ def summary(run: Run) -> dict[str, Any]:
         see `model_tree`}. `flow`: list of {`name`, `gradient`,
         `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
         they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
-        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`}. `flight`: what the
+        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`,
+        `alike` (equal ones of other data before it)}. `flight`: what the
         flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
         `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
@@ -82,13 +83,23 @@ def _latest_models(signals: Signals) -> list[Model]:
 def _distinct_models(signals: Signals) -> list[Model]:
     """The models; where a program trained several times, those with equal modules once, the last one.
 
-    Without those that only hold a model that ran, as a module of Lightning does that calls `self.net(x)`.
+    Without those that only hold a model that ran, as a module of Lightning does that calls `self.net(x)`, and without
+    parts of a model that ran which are called by themselves, too.
     """
     models = _latest_models(signals)
     models = [model for model in models if not any(_holds(model, other) for other in models)]
+    models = [model for model in models if not any(_has_part(other, model) for other in models)]
     if not signals.trainings:
         return models
     return list({str([list(row.values()) for row in model.get("modules", [])]): model for model in models}.values())
+
+
+def _has_part(model: Model, other: Model) -> bool:
+    """Whether a model that ran has another one as a module."""
+    ran = any(row.get("order") is not None for row in model.get("modules", []))
+    return ran and (
+        other.get("model", 0) in model.get("parts", ()) or model.get("model", 0) in other.get("part_of", ())
+    )
 
 
 def _holds(model: Model, other: Model) -> bool:

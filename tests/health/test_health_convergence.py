@@ -233,6 +233,8 @@ def test_overfitting(ask, make_series):
     down = [1.0 * math.exp(-i / 8) + 0.3 for i in range(20)]
     assert ask("overfitting", train, make_series("val_loss", down, "tensorboard")).verdict == "ok"
     assert ask("overfitting", train).verdict == "not observed"
+    for name, verdict in (("val_RMSE", "warn"), ("val_err", "not observed"), ("train_rmse", "not observed")):
+        assert ask("overfitting", train, make_series(name, up, "text")).verdict == verdict, name
 
 
 def test_a_classifier_that_knows_its_data_by_heart_overfits(ask, make_series):

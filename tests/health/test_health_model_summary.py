@@ -73,3 +73,24 @@ def test_a_model_that_only_holds_the_one_that_ran_is_not_listed(make_run, make_s
         holder = {"model": 1, "root": "Lit", "modules": modules, "parameters": []}
         found = summary(make_run(make_series("loss", [1.0]), signals={"models": (ran, holder)}))
         assert len(found["models"]) == kept
+
+
+def test_a_part_that_is_called_by_itself_too_is_no_further_model(make_run, make_series, make_model):
+    whole, part = make_model("Embedding", "Linear"), make_model("Embedding", root="Embedding", part_of=[0])
+    part["model"] = 1
+    for shown, models in (
+        (["Net"], (whole, part)),
+        (["Net"], (part | {"part_of": []}, whole | {"parts": [1]})),
+        (["Net", "Embedding"], (whole, part | {"part_of": []})),
+    ):
+        found = summary(make_run(make_series("loss", [1.0]), signals={"models": models}))
+        assert [model["root"] for model in found["models"]] == shown
+
+
+def test_parameters_with_names_of_their_own_are_no_modules(make_run, make_series):
+    rows = [("", "Program", 12), ("fc_0", "Linear", 8), ("w", "Linear", 4)]
+    modules = [{"i": i, "name": n, "type": t, "parameters": p, "order": i} for i, (n, t, p) in enumerate(rows)]
+    parameters = [{"name": "fc_0.w_0", "shape": [8], "trainable": True}, {"name": "w", "shape": [4], "trainable": True}]
+    model = {"model": 0, "root": "Program", "modules": modules, "parameters": parameters}
+    found = summary(make_run(make_series("loss", [1.0]), signals={"models": (model,)}))["models"][0]
+    assert [(row["name"], row["total"]) for row in found["rows"]] == [("", 12), ("fc_0", 8)]

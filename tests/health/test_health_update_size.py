@@ -263,3 +263,11 @@ def test_some_steps_that_change_nothing_are_noted(ask):
         "step_changed_nothing", signals={"loop": {"unchanged": {"0": {"checked": 20, "unchanged": 7, "streak": 7}}}}
     )
     assert found.verdict == "note" and found.observed == "in 13 of 20 inspected steps"
+
+
+def test_a_model_of_lookup_tables_has_no_matrix_whose_updates_are_judged(ask, make_model, looks):
+    model = make_model("Linear")
+    model["modules"][1]["type"] = "Embedding"
+    tensors = looks(params=lambda _: [{"i": 0, "w": 1.0, "g": 1.0, "ratio": 0.4}])
+    found = ask("update_too_large", signals={"models": (model,), "tensors": tensors})
+    assert found.verdict == "not observed" and "lookup tables" in found.observed

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,3 +219,11 @@ def test_a_module_beside_the_script_may_set_the_mode_and_then_the_name_leaves_it
     slug = choose_experiment(own, "app/train.py", mode=script_mode(script))
     assert slug == "exp001_app-train" and "mode:" not in (own.paths.experiments / f"{slug}.md").read_text("utf-8")
     assert choose_experiment(own, "app/train.py", mode="dynamic") == slug
+
+
+def test_a_static_script_below_the_folder_of_the_code_names_its_experiment(project):
+    folder = project.folder / "sub"
+    folder.mkdir()
+    (folder / "net.py").write_text("def build():\n    import paddle\n    paddle.enable_static()\n")
+    project.record(sys.executable, "net.py", cwd=folder)
+    assert project.run()["experiment"].endswith("_sub-net_static")

@@ -142,7 +142,9 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
         observed = message("health.update_too_large.three_steps", ratio=worst, name=parameter.name)
         where = {"parameter": parameter.name}
         return Outcome("fail", observed, where=where, advice=_advise_lower_rate(run, signals, worst))
-    measured = max((len(p.values("ratio", _WARM_UP)) for p in judged), default=0)
+    if not judged:
+        return unobserved(message("health.not_observed.no_matrix"))
+    measured = max(len(p.values("ratio", _WARM_UP)) for p in judged)
     return too_few_data(measured, _FEWEST_LATE, "health.too_few.settled_steps")
 
 

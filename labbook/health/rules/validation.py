@@ -11,6 +11,7 @@ from labbook.health.evidence.held_out_metrics import (
     has_collapsed,
     held_out_metrics,
     is_below_guessing,
+    is_held_out,
     is_measured_during_training,
     is_single_classifier,
     validation_accuracies,
@@ -53,9 +54,13 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     Source: diagnosis catalogue, `overfitting` (tier 2), by Mann-Kendall from the best epoch on over at least 6 epochs,
     and 30 % above it; the rules on one epoch or on a gap of 0.1 fired on 10 of 12 healthy runs. A classifier that
     has memorised its training data while its validation loss was never below a quarter of the chance level, and has
-    risen by a twentieth since, counts as well (chosen by us).
+    risen by a twentieth since, counts as well (chosen by us). Where the loss
+    is written by hand, its validation loss may be called a distance, as `val_rmse`.
     """
     losses = validation_losses(run, signals)
+    if not losses and not training_losses(signals):
+        distances = (m for m in held_out_metrics(run) if is_held_out(m.name) and _DISTANCES & {*name_words(m.name)})
+        losses = next((m.values for m in distances), [])
     if len(losses) < 6:
         if not losses:
             return unobserved(message("health.not_observed.no_validation_loss"))

@@ -95,6 +95,7 @@ class Loader(Event, total=False):
     dataset: str
     iterable: bool
     line: str
+    alike: Count
     drawn_alike: bool
     generator: str
 

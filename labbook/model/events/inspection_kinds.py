@@ -99,6 +99,8 @@ class Model(Event, total=False):
     repeated: list[tuple[str, int, int]]
     left_out: dict[str, Count]
     spectral_eval_first: list[str]
+    parts: list[Count]
+    part_of: list[Count]
 
 
 class ParameterInspection(TypedDict, total=False):

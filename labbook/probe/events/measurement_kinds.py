@@ -18,7 +18,8 @@ class name. `model`: 0, 1, ... in this process. Names are those of the root modu
 - `feeds` (<= 400): [[i, j], ...]: the tensor that module i returned is the very object that module j received, not
   written to in between; a dropout also counts as the module in front of it.
 - `shared`: [[name, ...]] names of one tensor. `repeated`: [name, module, times] of containers that hold one module
-  several times. `left_out`: what did not fit.
+  several times. `left_out`: what did not fit. `parts`, `part_of`: models known by then that are modules of this one,
+  and the other way round.
 - `spectral_eval_first`: names of old-style spectral_norm modules that ran in eval mode before any training forward."""
 
 TENSORS = "tensors"
@@ -191,7 +192,7 @@ LOADER = "loader"
 """First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the
 iteration. `drawn_alike` (torch): all workers are seeded with one number, and the dataset draws random numbers, as its
 code tells. `generator`: name of the field in which the dataset keeps a random generator of numpy or Python that it
-draws samples from, where there are several workers."""
+draws samples from, where there are several workers. `alike`: living loaders of other data with equal settings."""
 
 MEMORY = "memory"
 """Memory, at dense steps and at least every 10 s, in bytes. `workers_rss`: of the workers of data loaders, shared pages

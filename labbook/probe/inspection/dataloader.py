@@ -220,11 +220,14 @@ class DataLoaders:
 
     def _describe(self, loader, known):
         """Writes the `loader` event."""
+        settings = self._settings(loader)
+        others = [one for one in list(self._loaders) if one.dataset is not loader.dataset]
         self._emit(
             LOADER,
             framework=self.FRAMEWORK,
             index=known["loader"],
-            **self._settings(loader),
+            **settings,
+            alike=sum(self._settings(one) == settings for one in others),
             line=known["line"],
             drawn_alike=self._worker_facts(has_identical_workers, loader),
             generator=self._worker_facts(shared_generator, loader) or None,

@@ -150,7 +150,12 @@ class TensorInspector:
             return False
         table.is_described = root.shown = True
         modules = self.modules if root.called and not self._hidden_reason(root) else None
-        self.describer.write_event(root, table, table.initial, modules, self._spectral)
+        others = [other for other in self.roots.living_models() if other is not root]
+        related = {
+            "parts": [other.index for other in others if id(other.module()) in table.modules],
+            "part_of": [other.index for other in others if id(root.module()) in self.table(other).modules],
+        }
+        self.describer.write_event(root, table, table.initial, modules, self._spectral, related)
         # A first evaluation may freeze the parameters for as long as it runs.
         self._watch_flags(root, table)
         table.initial = None

@@ -103,7 +103,7 @@ class Describer:
         self.emit = emit
         self.writes = writes
 
-    def write_event(self, root, table, initial, modules, spectral):
+    def write_event(self, root, table, initial, modules, spectral, related):
         """Writes the event.
 
         Args:
@@ -111,6 +111,7 @@ class Describer:
             initial: From `initial`, or `None` when training had begun.
             modules: `ModuleOutputs` after the first forward, or `None` when nothing could be seen inside.
             spectral: Names of spectral norms that were evaluated first.
+            related: Fields that name the models that it is part of or consists of.
         """
         order = {number: at for at, number in enumerate(modules.order)} if modules is not None else {}
         facts = modules.facts if modules is not None else {}
@@ -126,6 +127,7 @@ class Describer:
             repeated=[[name, table.modules.get(id(held()), -1), times] for name, held, times in table.repeated[:20]],
             left_out={"modules": table.left[0], "parameters": table.left[1]},
             spectral_eval_first=spectral,
+            **related,
         )
 
     def _module(self, at, name, one, order, facts):

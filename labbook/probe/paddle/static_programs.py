@@ -230,7 +230,8 @@ class StaticTraining:
         self._parameters, rows, elements, layers = [], [], 0, {}
         self._functions, blown, operations = functions_of([loss for _, loss in self._optimizers], samples)
         order = uses_of(self.program)
-        for parameter in self.program.global_block().all_parameters()[:MOST_PARAMETERS]:
+        listed = self.program.global_block().all_parameters()[:MOST_PARAMETERS]
+        for parameter in sorted(listed, key=lambda one: order.get(one.name, ("", float("inf")))[1]):
             name, shape = parameter.name, list(parameter.shape)
             values = self._read(scope, name)
             if parameter.stop_gradient or values is None or elements + values.size > _ELEMENTS:
@@ -319,18 +320,14 @@ def _module_rows(layers):
         layers: Name -> `(place, type, elements, row)` of each parameter; the type is that of the one used first.
     """
     rows = [{"i": 0, "name": "", "type": "Program", "depth": 0, "order": 0, "parameters": 0, "trainable": 0}]
-    used = {name: min(held, key=_place) for name, held in layers.items()}
-    for name in sorted(layers, key=lambda name: _place(used[name])):
-        (place, kind, *_), size = used[name], sum(size for _, _, size, _ in layers[name])
-        for *_, row in layers[name]:
+    for name, held in layers.items():
+        place, kind = held[0][:2]
+        size = sum(elements for _, _, elements, _ in held)
+        for *_, row in held:
             row["module"] = len(rows)
         rows.append({"i": len(rows), "name": name, "type": kind, "depth": 1, "order": place, "parameters": size})
         rows[-1]["trainable"] = size
     return [dict(row, options={}, input=[], output=[]) for row in rows]
-
-
-def _place(parameter):
-    return float("inf") if parameter[0] is None else parameter[0]
 
 
 def mark_of(feed):

@@ -300,6 +300,7 @@ class FastPath:
         began = self._clock()
         training, monitor, recorder = self._training, self._monitor, self._recorder
         held, self._held = self._held, []
+        self._room -= len(held)  # else what is due is seen in the middle of a step, after its first forward
         training.backwards += self._backwards
         loop = monitor.loop
         loop.backwards += self._backwards

@@ -121,12 +121,12 @@ class TrainingMonitor:
             return False
         if self.training.by_hand is not None:
             self.training.by_hand.check()
-        step = self.step  # after it the queued steps are counted, and this one may be dense
         if self.skipping and grad and training and not self.evaluation.open:
             if root is self.last_root:
                 self.loop.train_grad += 1
                 self.inspector.flight_recorder.keep_call(root, args, kwargs)
-            root.thread, self.roles.steps[root.index] = self.thread, step
+            root.thread = self.thread
+            self.roles.steps[root.index] = self.step
             return False
         self.inside = root
         root.thread = get_ident()

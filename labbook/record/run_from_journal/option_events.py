@@ -58,7 +58,8 @@ def _without_variables(found: Sequence[Arguments]) -> list[Arguments]:
         value = of.values[name]
         alike = (a for a in constants if (a.source, a.name) == (of.source, of.name))
         changed = any(a.values.get(name, value) != value for a in alike)
-        is_copy = of.source in _LOOSE and any(name in values and values[name] == value for values in options)
+        known = [values[name] for values in options if name in values]
+        is_copy = of.source in _LOOSE and (value in known or (bool(known) and len(name) == 1))  # another `n`: a helper
         return not changed and not is_copy
 
     rows = [

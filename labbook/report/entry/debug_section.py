@@ -96,6 +96,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "workers": row.get("workers"),
                 "shuffle": bool(row.get("shuffle")),
                 "sampler": _unknown_order(row),
+                "number": int(row.get("alike") or 0) + 1,
             }
             for row in loaders
         ),
@@ -109,12 +110,12 @@ def _unknown_order(loader: Mapping[str, Any]) -> str:
 
 
 def _drop_duplicates(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows without duplicates: a loader is often created for each epoch."""
-    found: list[dict[str, Any]] = []
+    """Returns the rows once, with the number of those of other data: a loader is often created for each epoch."""
+    found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        if row not in found:
-            found.append(row)
-    return found
+        known = found.setdefault(str(row | {"number": 0}), row)
+        known["number"] = max(known["number"], row["number"])
+    return list(found.values())
 
 
 def _leaf(row: Mapping[str, Any], limits: Limits) -> dict[str, str]:

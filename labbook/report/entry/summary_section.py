@@ -275,6 +275,7 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
     return {
         "name": shorten_middle(name, limits.cell),
         "source": series.source,
+        "before_clipping": series.name == "grad_norm" and series.source == "probe" and _clips_norm(run),
         "first": first,
         "last": last,
         "best": "" if best is None else numbers.number(best),
@@ -283,6 +284,13 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
         "nonfinite": series.nonfinite,
         "since": first_nonfinite_step(series),
     }
+
+
+def _clips_norm(run: Run) -> bool:
+    """Whether the norm of gradients is limited, after the probe has measured it."""
+    options = (str(one.get("options", {}).get("grad_clip", "")) for s in run.signals for one in s.optimizers)
+    called = any(s.loop.get("clip", {}).get("kind") == "norm" for s in run.signals)
+    return called or any(option.startswith("ClipGradBy") for option in options)
 
 
 def _name_ended_by_mean(run: Run, shown: Sequence[Series]) -> str:

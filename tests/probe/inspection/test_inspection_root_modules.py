@@ -1,5 +1,7 @@
 """Facts about an outermost model."""
 
+import pytest
+
 from labbook.probe.inspection.root_modules import RootModule, stochastic_modules
 
 
@@ -31,3 +33,34 @@ def test_what_a_model_computes_on_access_is_not_asked_for():
     model = torch.nn.Sequential(Configured(4, 4), recurrent)
     asked.clear()
     assert stochastic_modules(model.modules(), torch.nn.modules.batchnorm._BatchNorm) == [recurrent] and not asked
+
+
+CALLED_PARTS = """
+import paddle
+
+class Factors(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.user, self.item = paddle.nn.Embedding(500, 4), paddle.nn.Embedding(9, 4)
+
+    def forward(self, user, item):
+        return (self.user(user) * self.item(item)).sum(-1)
+
+model = Factors()
+optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+for step in range(700):
+    user, item = paddle.randint(400, 500, [8]), paddle.randint(0, 9, [8])
+    loss = model(user, item).square().mean() + sum((part ** 2).mean() for part in (model.user(user), model.item(item)))
+    loss.backward(); optimizer.step(); optimizer.clear_grad()
+print(0)
+"""
+
+
+@pytest.mark.paddle
+@pytest.mark.forked("paddle")
+def test_what_a_model_is_given_is_seen_where_its_parts_are_called_by_themselves_too(run, healthy):
+    outcome = healthy(run(CALLED_PARTS, fork="paddle"))
+    assert {event["root"]: event["part_of"] for event in outcome.of("model")} == {"Factors": [], "Embedding": [0]}
+    batches = outcome.of("batch")
+    assert batches[-1]["step"] > 300
+    assert all([leaf["min"] >= 400 for leaf in event["leaves"]] == [True, False] for event in batches)

@@ -40,7 +40,11 @@ def test_each_run_of_a_program_with_an_optimizer_is_a_step(run, healthy):
     assert sorted(shapes) == [(1,), (4,), (6, 8), (8,), (8, 1), (8, 4)]
     layers = {row["name"]: row for row in model["modules"]}
     assert list(layers) == ["", "fc_0", "fc_1", "fc_2"] and layers["fc_0"]["parameters"] == 56
-    assert {row["name"].partition(".")[0]: row["module"] for row in model["parameters"]} == {"fc_0": 1, "fc_1": 2, "fc_2": 3}
+    assert {row["name"].partition(".")[0]: row["module"] for row in model["parameters"]} == {
+        "fc_0": 1,
+        "fc_1": 2,
+        "fc_2": 3,
+    }
     assert outcome.of("memory")[-1]["rss"] > 0
     looks = outcome.of("tensors")
     assert 6 < len(looks) < 20 and all(row["w"] > 0 for row in looks[-1]["params"])

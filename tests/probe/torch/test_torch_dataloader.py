@@ -153,3 +153,26 @@ print(0)
 def test_the_state_of_a_generator_is_no_weight(run, healthy):
     outcome = healthy(run(KERNEL_STATE, fork="torch"))
     assert [event["parameters"] for event in outcome.of("optimizer")] == [3]
+
+
+BESIDE = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+parts = [TensorDataset(torch.randn(16, 2)) for _ in range(2)]
+val, test = (DataLoader(part, 8) for part in parts)
+for epoch in range(2):
+    for (x,) in DataLoader(TensorDataset(torch.randn(16, 2)), 8, shuffle=True):
+        optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
+    for loader in (val, test, DataLoader(parts[0], 8)):
+        with torch.no_grad():
+            for (x,) in loader: model(x)
+print(0)
+"""
+
+
+def test_equal_loaders_of_other_data_are_counted(run, healthy):
+    seen = healthy(run(BESIDE, fork="torch")).of("loader")
+    assert [loader["alike"] for loader in seen if not loader["shuffle"]] == [0, 1, 1, 1]
+    assert {loader["alike"] for loader in seen if loader["shuffle"]} == {0}

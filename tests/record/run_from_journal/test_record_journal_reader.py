@@ -332,14 +332,14 @@ def test_options_of_a_sub_command_and_of_the_object_made_of_them_are_told_once()
 
 def test_a_copy_of_an_option_is_no_constant_of_the_script():
     events = [
-        {"k": "arguments", "source": "argparse", "name": "a.py", "values": {"lr": 2.0, "epochs": 3}},
-        {"k": "arguments", "source": "constants", "name": "a.py", "values": {"lr": 2.0, "epochs": 5}},
+        {"k": "arguments", "source": "argparse", "name": "a.py", "values": {"lr": 2.0, "epochs": 3, "n": 24}},
+        {"k": "arguments", "source": "constants", "name": "a.py", "values": {"lr": 2.0, "epochs": 5, "n": 20}},
         {"k": "arguments", "source": "constants", "name": "b.py", "values": {"lr": 2.0}},
         {"k": "arguments", "source": "attributes", "name": "Trainer", "values": {"lr": 2.0, "tau": 0.1}},
     ]
     run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
     assert [(one.source, dict(one.values)) for one in run.arguments] == [
-        ("argparse", {"lr": 2.0, "epochs": 3}), ("constants", {"epochs": 5}),
+        ("argparse", {"lr": 2.0, "epochs": 3, "n": 24}), ("constants", {"epochs": 5}),
         ("attributes", {"tau": 0.1}),
     ]  # fmt: skip
 

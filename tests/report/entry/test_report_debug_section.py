@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from labbook.model.run import CheckResult
+from labbook.model.series import Series
+from labbook.model.signals import Signals
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.gradient_flow_svg import flow_svg, is_worth_drawing
 
@@ -76,8 +78,12 @@ def test_batches_and_loaders(runs, notebook):
     assert "## Data" in text
     assert "| training, step 1 | input 0 | 8x4 | float32 | -1 to 1.5 | 0.1 / 0.4 |  |" in text
     assert "| 10 classes, **2 not finite** |" in text
-    # One that is made anew for each epoch is listed once.
+    # One that is made anew for each epoch is listed once; those of other data that lived beside it are counted.
     assert text.count("- DataLoader over Digits: 1,347 samples, batch size 64, 2 workers, shuffled") == 1
+    loader = HEALTH["loaders"][0]
+    health = {**HEALTH, "loaders": [loader, {**loader, "alike": 1}, loader]}
+    text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
+    assert text.count("- 2 DataLoaders over Digits, each: 1,347 samples") == text.count("over Digits") == 1
 
 
 @pytest.mark.parametrize(
@@ -166,3 +172,18 @@ def test_ranges_and_punctuation_are_in_the_language(runs, notebook_zh):
 
     assert "| -1 到 1.5 |" in text and " to 1.5" not in text
     assert "训练，第 1 步" in text
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"optimizers": ({"options": {"grad_clip": "ClipGradByGlobalNorm 5.0"}},)}, "probe, before clipping"),
+        ({"loop": {"clip": {"calls": 9, "kind": "norm"}}}, "probe, before clipping"),
+        ({"loop": {"clip": {"calls": 0, "kind": None}}}, "probe"),
+    ],
+)
+def test_the_norm_of_gradients_is_that_before_clipping(runs, notebook, facts, shown):
+    series = Series(name="grad_norm", source="probe", steps=(1, 2, 3), values=(9.0, 8.0, 7.0), count=3)
+    run = dataclasses.replace(runs["finished"](), series=(series,), signals=(Signals("paddle", **facts),))
+    (row,) = [line for line in entry_markdown(run, notebook).splitlines() if line.startswith("| grad_norm |")]
+    assert row.endswith(f"| 3 | {shown} |")

@@ -22,6 +22,14 @@ def test_parameters_are_counted_only_where_the_optimizer_holds_some():
     assert rows_of(parameters=0, trainable=0).keys() == {"device"}
 
 
+def test_an_optimizer_whose_parameters_are_not_known_is_not_mentioned():
+    framework = Framework("paddle", "3.3.1", state={"parameters": 0, "trainable": 0})
+    called = [{"root": "Program", "parameters": 387, "trainable": 387}]
+    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), health={"models": called})
+    (row,) = [row for row in model_section(run, Limits())["rows"] if row["what"] == "parameters"]
+    assert (row["value"], row["optimized"]) == ("387", "")
+
+
 def test_parameters_that_an_optimizer_has_of_a_head_that_was_replaced_do_not_count():
     stale = Signals("paddle", loop={"stale": {"0": {"tensors": 2, "elements": 65000}}})
     assert rows_of(parameters=66556, trainable=66556, signals=(stale,))["parameters"] == "1,556"
