@@ -59,13 +59,14 @@ def choose_experiment(
 def script_mode(script: Path | None) -> str:
     """Return "static", "dynamic", or "unknown": the name of an experiment is chosen before its first run.
 
-    Read are at most 256 KiB of the script and of 50 Python files beside it or one folder below, which it may import:
+    Read are at most 256 KiB of the script and of 50 Python files beside it or in packages there, which it may import:
     where one of them compiles something or switches between modes, only the run shows what the mode is.
     """
     if script is None:
         return "unknown"
     own = _mode_calls(script)
-    near = sorted([*script.parent.glob("*.py"), *script.parent.glob("[!.]*/*.py")])[:_MOST_FILES]
+    packages = [marker.parent for marker in script.parent.glob("*/__init__.py")]  # not a folder of a million images
+    near = sorted(file for folder in (script.parent, *packages) for file in folder.glob("*.py"))[:_MOST_FILES]
     calls = own.union(*map(_mode_calls, near))
     return "dynamic" if not calls else "static" if own == calls == {b"enable_static"} else "unknown"
 

@@ -212,6 +212,7 @@ def test_a_module_beside_the_script_may_set_the_mode_and_then_the_name_leaves_it
     script, net = tmp_path / "app" / "train.py", tmp_path / "app" / "models" / "net.py"
     net.parent.mkdir(parents=True)
     script.write_text("from models.net import Net\n")
+    (net.parent / "__init__.py").write_text("")
     net.write_text("import paddle\n")
     assert script_mode(script) == "dynamic"
     net.write_text("forward = paddle.jit.to_static(forward)\n")
