@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from labbook.errors import NothingFoundError
@@ -18,12 +19,14 @@ class LastRun:
     Args:
         text: Its summary, as `labbook record` prints it.
         columns: Names of the columns of the table of metrics in the language of the notebook.
+        axes: Names of the axes of its curves, likewise.
     """
 
     run: Run
     entry: Path
     text: str
     columns: tuple[str, ...]
+    axes: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Returns the summary as `labbook record` prints it."""
@@ -42,9 +45,10 @@ class LastRun:
         run = self.run
         rows = [
             f"<tr><td>{html.escape(series.name)}</td><td>{html.escape(number(series.values[0]))}</td>"
-            f"<td>{html.escape(number(series.values[-1]))}</td><td>{series.steps[-1]}</td></tr>"
+            f"<td>{html.escape(number(series.values[-1]))}</td><td>{'' if end is None else end}</td></tr>"
             for series in run.series
             if series.values
+            for end in [series.last_step]
         ]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
         table = f"<table><tr>{head}</tr>{''.join(rows)}</table>" if rows else ""
@@ -52,7 +56,7 @@ class LastRun:
         if drawable(run.series):
             import base64
 
-            picture_of_curves = curves_svg(run.series, run.title, run.primary)
+            picture_of_curves = curves_svg(run.series, run.title, run.primary, self.axes)
             data = base64.b64encode(picture_of_curves.encode("utf-8", "replace")).decode()
             picture = f'<p><img alt="" style="max-width:100%" src="data:image/svg+xml;base64,{data}"></p>'
         shown = os.path.relpath(self.entry)
@@ -93,4 +97,4 @@ def last(notebook: str | os.PathLike[str] | None = None) -> LastRun:
     shown = os.path.relpath(entry)
     columns = tuple(words(language)["metrics"][name] for name in ("metric", "first", "last", "last_step"))
     summary = "\n".join(FinishedRun(run, entry, commit, shown, language).summary())
-    return LastRun(run, entry, summary, columns)
+    return LastRun(run, entry, summary, columns, words(language)["curves"])

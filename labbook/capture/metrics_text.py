@@ -242,7 +242,8 @@ def _drop_batch_points(points: _Points) -> _Points:
 
 def _series(name: str, points: _Points) -> Series:
     points = _drop_batch_points(points)
-    whole = Series.of_values(name, "text", _steps(points), points.values, starts=_starts(points))
+    steps, axis = _steps(points)
+    whole = Series.of_values(name, "text", steps, points.values, starts=_starts(points), axis=axis)
     return downsample(whole, _SERIES_POINTS)
 
 
@@ -253,26 +254,27 @@ def _starts(points: _Points) -> tuple[int, ...]:
     return (0, *anew) if anew and -1 not in epochs else ()
 
 
-def _steps(points: _Points) -> tuple[int, ...]:
-    """Returns ascending steps: those printed, in or before the line, joined over epochs, the epochs, or point numbers.
+def _steps(points: _Points) -> tuple[tuple[int, ...], str]:
+    """Returns ascending steps, and what they number, see `Series`.
 
+    They are those printed, in or before the line, joined over epochs, the epochs, or point numbers.
     One value behind the lines of the epochs is a result of the whole training, not of the last epoch that was printed.
     """
     steps = [place.step for place in points.places if place.step is not None]
     if len(steps) == len(points.values):
         if _ascending(steps):
-            return tuple(steps)
+            return tuple(steps), ""
         joined = _join_epochs(steps, [place.total for place in points.places])
         if joined is not None:
-            return joined
+            return joined, ""
     is_result = len(points.places) == 1 and not points.places[0].is_named
     near = [place.near for place in points.places if place.near is not None]
     if len(near) == len(points.values) > 1 and _ascending(near):
-        return tuple(near)
+        return tuple(near), ""
     epochs = [place.epoch for place in points.places if place.epoch is not None and not is_result]
     if len(epochs) == len(points.values) and _ascending(epochs):
-        return tuple(epochs)
-    return tuple(range(1, len(points.values) + 1))
+        return tuple(epochs), "epoch"
+    return tuple(range(1, len(points.values) + 1)), "number"
 
 
 def _ascending(numbers: Sequence[int]) -> bool:

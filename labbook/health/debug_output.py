@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from labbook.health.evidence.layer_history import Module, modules_of, parameters_of
@@ -123,13 +124,19 @@ def _look(module: Module, step: int) -> dict[str, Any]:
     return {**_tensor(row), "zero": _round_value(row.get("zero")), "training": row.get("training", False)}
 
 
+def model_numbers(signals: Signals) -> dict[int, int]:
+    """Returns the number of each model, from 1, in the order in which they were seen."""
+    keys = dict.fromkeys(model.get("model", 0) for model in signals.models)
+    return {key: number for number, key in enumerate(keys, 1)}
+
+
 def parameters(signals: Signals) -> dict[str, Any]:
     """Returns the parameters at the last step at which most were inspected; empty when none was.
 
     Returns:
-        `step`, `left_out`, and `rows`: `name`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,
-        `zero` (share of zeros in the gradient), `update` (norm of the update / norm of the weight), `bad`
-        and `gradient_bad` (values that are not finite).
+        `step`, `left_out`, and `rows`: `name`, `model` (its number where several have such a name, else 0), `shape`,
+        `trainable`, `weight` and `gradient` (2-norms), `gradient_std`, `zero` (share of zeros in the gradient),
+        `update` (norm of the update / norm of the weight), `bad` and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
     # Before a model has run through, the parameters of an optimizer have no names; later they are listed with theirs.
@@ -142,12 +149,17 @@ def parameters(signals: Signals) -> dict[str, Any]:
     looks = Counter(step for p in seen for step, _ in p.history)
     last = max(step for step, count in looks.items() if count >= _MOST_OF_THEM * max(looks.values()))
     seen = [p for p in seen if any(step == last for step, _ in p.history)]
+    names = Counter(p.name for p in seen)
+    if len(names) < len(seen):  # of several models, each in its own order
+        seen.sort(key=lambda p: p.model)
+    numbers = model_numbers(signals)
     return {
         "step": last,
         "left_out": max(0, len(seen) - _PARAMETERS),
         "rows": [
             {
                 "name": p.name,
+                "model": numbers.get(p.model, 0) if names[p.name] > 1 else 0,
                 "shape": "x".join(map(str, p.shape)) or ("scalar" if p.module else ""),
                 "trainable": p.trainable,
                 "weight": _round_value(row.get("w")),
@@ -164,11 +176,15 @@ def parameters(signals: Signals) -> dict[str, Any]:
     }
 
 
-def update_ratio(signals: Signals) -> Series | None:
-    """Norm of the update / norm of the weight, the median over the weight matrices that train, at each look.
+def update_ratios(signals: Signals) -> tuple[Series, ...]:
+    """Norm of the update / norm of the weight, the median over the matrices that each optimizer trains, at each look.
 
     `low` and `high` are the smallest and largest of them.
     """
+    optimizers = sorted({event.get("opt", 0) for event in signals.tensors})
+    if len(optimizers) > 1:
+        parts = [[event for event in signals.tensors if event.get("opt", 0) == one] for one in optimizers]
+        return tuple(each for part in parts for each in update_ratios(replace(signals, tensors=tuple(part))))
     by_step: dict[int, list[float]] = {}
     for parameter in parameters_of(signals):
         if parameter.is_matrix and parameter.trainable:
@@ -177,10 +193,11 @@ def update_ratio(signals: Signals) -> Series | None:
                 if ratio is not None:
                     by_step.setdefault(step, []).append(ratio)
     if not by_step:
-        return None
+        return ()
     steps = sorted(by_step)
-    return Series(
-        name=f"{signals.label}/update_ratio" if signals.label else "update_ratio",
+    name = f"update_ratio.opt{optimizers[0]}" if optimizers[0] else "update_ratio"
+    ratios = Series(
+        name=f"{signals.label}/{name}" if signals.label else name,
         source="probe",
         steps=tuple(steps),
         values=tuple(median(by_step[step]) for step in steps),
@@ -189,6 +206,7 @@ def update_ratio(signals: Signals) -> Series | None:
         count=len(steps),
         rank=signals.rank,
     )
+    return (ratios,)
 
 
 def _round_value(value: float | None) -> float | None:

@@ -21,8 +21,10 @@ from labbook.model.signals import Signals
 _MODELS = 4
 _ROWS = 60
 _FLOW = 80
-_LOADER: Sequence[Literal["dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike"]]
-_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike")
+_LOADER: Sequence[
+    Literal["dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike", "share", "ranks"]
+]
+_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike", "share", "ranks")
 _FLIGHT: Sequence[Literal["step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value"]]
 _FLIGHT = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
 
@@ -31,15 +33,14 @@ def summary(run: Run) -> dict[str, Any]:
     """Facts of the first process that trained; empty when none did.
 
     Returns:
-        Each only where it was observed. `models`: list of {`root`, `parameters`, `trainable`, `left_out` (rows),
-        `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`, `depth`, `input`, `output`
-        (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with all modules in it)}, `tree`:
-        see `model_tree`}. `flow`: list of {`name`, `gradient`,
-        `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
-        they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
-        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`,
-        `alike` (equal ones of other data before it)}. `flight`: what the
-        flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
+        Each only where it was observed. `models`: list of {`root`, `number`, `parameters`, `trainable`, `left_out`
+        (rows), `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`, `depth`, `input`,
+        `output` (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with all modules in
+        it)}, `tree`: see `model_tree`}. `flow`: list of {`name`, `gradient`, `weight`, `update` (medians over the dense
+        steps, `None` when not measured)}, matrices in the order in which they run. `phases`: phase -> seconds a step.
+        `losses`: list of {`function`, `line`, `calls`, `classes`}. `loaders`: list of {`dataset`, `length`,
+        `batch_size`, `workers`, `shuffle`, `sampler`, `alike` (equal ones of other data before it), `share`, `ranks`}.
+        `flight`: what the flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
         `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
@@ -123,6 +124,7 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
     counts = count_parameters(model)
     return {
         "root": model.get("root", ""),
+        "number": debug_output.model_numbers(signals)[model.get("model", 0)],
         "parameters": counts[""][0],
         "trainable": counts[""][1],
         "left_out": len(modules) - len(shown) + model.get("left_out", {}).get("modules", 0),

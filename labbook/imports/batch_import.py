@@ -191,7 +191,7 @@ class _Batches:
         joined = join_series(imported.series, stored.series) if stored is not None else imported.series
         if stored is None or joined == imported.series:
             return imported, False
-        ends = [{each.name: (each.count, each.last_step) for each in listed} for listed in (joined, stored.series)]
+        ends = [{each.name: (each.count, each.steps[-1:]) for each in listed} for listed in (joined, stored.series)]
         return replace(imported, series=joined), ends[0] == ends[1]
 
     def _note(self, action: str, imported: ImportedRun, run_id: str, experiment: str, title: str) -> None:

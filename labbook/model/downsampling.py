@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from labbook.model.series import Series
 
@@ -30,9 +31,8 @@ def downsample(series: Series, points: int) -> Series:
     windows = list(_windows(n, fixed, max(1, points - len(fixed))))
     low, high = series.low or series.values, series.high or series.values
     chosen = [_representative(series, start, stop) for start, stop in windows]
-    return Series(
-        name=series.name,
-        source=series.source,
+    return replace(
+        series,
         steps=tuple(
             series.steps[stop - 1] if i != stop - 1 and math.isfinite(series.values[i]) else series.steps[i]
             for i, (_, stop) in zip(chosen, windows, strict=True)
@@ -40,9 +40,7 @@ def downsample(series: Series, points: int) -> Series:
         values=tuple(series.values[i] for i in chosen),
         low=tuple(_extreme(low[a:b], least=True) for a, b in windows),
         high=tuple(_extreme(high[a:b], least=False) for a, b in windows),
-        count=series.count,
-        nonfinite=series.nonfinite,
-        rank=series.rank,
+        starts=(),
     )
 
 

@@ -26,6 +26,7 @@ class Series:
         rank: Rank in distributed training, else `None`.
         starts: Index of each point at which printed epochs begin anew, as in one training after another; the first is
             0. Empty where they do not.
+        axis: What `steps` number: "step", "epoch", or "number" of the values themselves; "" is unknown.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Series:
     nonfinite: int = 0
     rank: int | None = None
     starts: tuple[int, ...] = ()
+    axis: str = ""
 
     @classmethod
     def of_values(
@@ -49,11 +51,12 @@ class Series:
         *,
         rank: int | None = None,
         starts: tuple[int, ...] = (),
+        axis: str = "",
     ) -> Series:
         """Returns a series of which each point is one measured value."""
         measured = tuple(values)
         bad = sum(not math.isfinite(value) for value in measured)
-        return cls(name, source, tuple(steps), measured, measured, measured, len(measured), bad, rank, starts)
+        return cls(name, source, tuple(steps), measured, measured, measured, len(measured), bad, rank, starts, axis)
 
     @property
     def is_from_text(self) -> bool:
@@ -78,8 +81,8 @@ class Series:
 
     @property
     def last_step(self) -> int | None:
-        """Step of the last point, or `None`."""
-        return self.steps[-1] if self.steps else None
+        """Step of the last point, or `None`; also where `steps` are epochs or numbers of values."""
+        return self.steps[-1] if self.steps and self.axis in ("", "step") else None
 
 
 def unequal_steps(series: Sequence[Series], steps: int) -> tuple[int, ...]:

@@ -74,13 +74,15 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
     """Adds health checks, the diagnosis, the primary series, tags and the title."""
     from labbook.report.entry.title import run_title
     from labbook.report.run_data import add_verdict
+    from labbook.report.series_choice import with_axis
 
+    run = replace(run, series=tuple(with_axis(series, run.steps) for series in run.series))
     if run.signals or run.series or (run.frameworks and not run.captured.get("trials")):
         from labbook.diagnosis.catalogue.check_pages import load_check_pages
         from labbook.findings.code_checks import check_code, source_files
         from labbook.findings.operation_lines import add_operation_line
         from labbook.health.checklist import checklist
-        from labbook.health.debug_output import update_ratio
+        from labbook.health.debug_output import update_ratios
         from labbook.health.model_summary import summary
         from labbook.report.terminal_findings import visible_findings
 
@@ -92,8 +94,8 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
         run = replace(
             run, symptoms=tuple(dict.fromkeys((*run.symptoms, *(check.id for check in visible_findings(run)))))
         )
-        ratios = tuple(series for signals in run.signals if (series := update_ratio(signals)) is not None)
-        run = replace(run, series=run.series + ratios)
+        ratios = (series for signals in run.signals for series in update_ratios(signals))
+        run = replace(run, series=(*run.series, *ratios))
     run = add_verdict(add_diagnosis(notebook, run))
     tags = dict.fromkeys((*run.tags, *(f.name for f in run.frameworks if f.optimizers or len(run.frameworks) == 1)))
     run = replace(run, tags=tuple(tags))
@@ -166,7 +168,8 @@ def _write_attachments(notebook: Notebook, run: Run) -> None:
         if is_worth_drawing(run):
             write_atomically(folder / "flow.svg", flow_svg(run).encode("utf-8"), durable=False)
         if drawable(run.series):
-            curves = curves_svg(run.series, run.title, run.primary).encode("utf-8")
+            axes = words(notebook.config.language_in_use(), notebook.paths.templates)["curves"]
+            curves = curves_svg(run.series, run.title, run.primary, axes).encode("utf-8")
             write_atomically(folder / "curves.svg", curves, durable=False)
         write_atomically(folder / "metrics.csv", metrics_csv(run.series).encode("utf-8"), durable=False)
     points = max(20, min(_SERIES_POINTS, _ALL_POINTS // max(1, len(run.series))))

@@ -18,6 +18,7 @@ from labbook.store.locks import is_locked
 from labbook.store.notebook import Notebook
 from labbook.store.paths import is_run_id
 from labbook.store.recorder_redaction import make_redactor
+from labbook.store.text.templates import words
 
 
 def look_at_running(notebook: Notebook, entry: Entry) -> Run | None:
@@ -77,11 +78,12 @@ class RunningRuns:
         from labbook.report.numbers import duration
         from labbook.report.terminal_findings import finding_lines
 
-        facts = [duration(time.time() - run.started), *finding_lines(run, self._notebook.config.language_in_use())[:2]]
+        language = self._notebook.config.language_in_use()
+        facts = [duration(time.time() - run.started), *finding_lines(run, language)[:2]]
         return {
             "title": run.title,
             "facts": " · ".join(line.strip() for line in facts),
-            "curves": curves_svg(run.series, run.title, run.primary),
+            "curves": curves_svg(run.series, run.title, run.primary, words(language)["curves"]),
             "output": "\n".join(run.console.text.splitlines()[-_LINES:]),
         }
 

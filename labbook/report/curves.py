@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from labbook.model.downsampling import downsample
 from labbook.model.series import Series
@@ -27,7 +27,7 @@ def drawable(series: Sequence[Series]) -> bool:
     return bool(choose_panels(series)[0])
 
 
-def curves_svg(series: Sequence[Series], title: str, primary: str = "") -> str:
+def curves_svg(series: Sequence[Series], title: str, primary: str = "", axes: Mapping[str, str] | None = None) -> str:
     """Returns the curves as one SVG picture, "" if there is nothing to draw.
 
     Loss, gradient norm, learning rate and logged metrics have a panel each. Where a point is the mean of several steps,
@@ -35,6 +35,7 @@ def curves_svg(series: Sequence[Series], title: str, primary: str = "") -> str:
 
     Args:
         primary: Name of the main metric, which is drawn first.
+        axes: Names of the axes in the language of the reader.
     """
     panels, more = choose_panels(series, primary)
     if not panels:
@@ -46,7 +47,7 @@ def curves_svg(series: Sequence[Series], title: str, primary: str = "") -> str:
         height = _HEIGHTS[len(row) == 1 and row[0] is panels[0]]
         width = (_WIDTH - 2 * _MARGIN - _GAP * (len(row) - 1)) / len(row)
         for number_in_row, panel in enumerate(row):
-            parts += _panel(panel, _MARGIN + number_in_row * (width + _GAP), y, width, height, points)
+            parts += _panel(panel, _MARGIN + number_in_row * (width + _GAP), y, width, height, points, axes or {})
         y += height + _GAP
     if more:
         parts.append(f'<text x="{_MARGIN}" y="{y}">and {count(more)} more in metrics.csv</text>')
@@ -62,7 +63,9 @@ def _rows(panels: list[Panel]) -> Iterator[list[Panel]]:
         yield panels[start : start + 2]
 
 
-def _panel(panel: Panel, x: float, y: float, width: float, height: float, points: int) -> list[str]:
+def _panel(
+    panel: Panel, x: float, y: float, width: float, height: float, points: int, axes: Mapping[str, str]
+) -> list[str]:
     lines = [(label, downsample(each, points)) for label, each in panel.lines]
     left, right, top, bottom = x + _LEFT, x + width - 6, y + _TOP, y + height - _BOTTOM
     steps = [s for _, each in lines for s in (each.steps[0], each.steps[-1])]
@@ -70,7 +73,8 @@ def _panel(panel: Panel, x: float, y: float, width: float, height: float, points
     values = [v for _, each in lines for v in (*each.values, *each.low, *each.high)]
     up = make_axis(values, bottom, top, log_from=_LOG_FROM.get(panel.key, 100.0))
     parts = [_heading(panel, lines, x, y, right, log=up.log)]
-    parts += _grid(across, up, left, right, bottom)
+    axis = lines[0][1].axis or "step"
+    parts += _grid(across, up, left, right, bottom, axes.get(axis, axis))
     for place, (_, each) in enumerate(lines):
         parts.append(_band(each, across, up, place))
         parts.append(_line(each, across, up, place))
@@ -103,7 +107,7 @@ def _width(text: str) -> float:
     return sum(11.0 if ord(c) > 0x2E80 else 6.0 for c in text)
 
 
-def _grid(across: Axis, up: Axis, left: float, right: float, bottom: float) -> list[str]:
+def _grid(across: Axis, up: Axis, left: float, right: float, bottom: float, name: str) -> list[str]:
     parts = []
     for tick in up.ticks(4):
         at = up.position_of(tick)
@@ -112,14 +116,14 @@ def _grid(across: Axis, up: Axis, left: float, right: float, bottom: float) -> l
     parts.append(f'<path class="a" d="M{left:.0f} {bottom:.1f}H{right:.0f}"/>')
     wanted = max(2, int((right - left) / 70))
     steps = [t for t in across.ticks(wanted) if t == int(t)]
-    word_at = right - _width("step")
+    word_at = right - _width(name)
     for tick in steps:
         at = across.position_of(tick)
         label = tick_label(tick)
         if at + _width(label) / 2 < word_at - 4:
             parts.append(f'<text class="x" x="{at:.1f}" y="{bottom + 15:.0f}">{label}</text>')
             parts.append(f'<path class="a" d="M{at:.1f} {bottom:.1f}v3"/>')
-    parts.append(f'<text class="y" x="{right:.0f}" y="{bottom + 15:.0f}">step</text>')
+    parts.append(f'<text class="y" x="{right:.0f}" y="{bottom + 15:.0f}">{svg_text(name, 30)}</text>')
     return parts
 
 
@@ -178,12 +182,13 @@ def _not_finite(lines: list[Series], across: Axis, top: float, bottom: float) ->
     word = "NaN" if math.isnan(value) else "inf"
     side = "end" if at > (across.start + across.end) / 2 else "start"
     text_at = at - 5 if side == "end" else at + 5
+    axis = "value" if lines[0].axis == "number" else lines[0].axis or "step"
     marks = _marks([across.position_of(s) for s, _ in found], bottom)
     return [
         f'<path class="bl" d="M{at:.1f} {top:.0f}V{bottom:.1f}"/>',
         f'<path d="{marks}" stroke="var(--bad)" stroke-width="3"/>',
         f'<text class="bad" x="{text_at:.1f}" y="{top + 9:.0f}" text-anchor="{side}">'
-        f"{word} from step {count(step)}</text>",
+        f"{word} from {axis} {count(step)}</text>",
     ]
 
 
@@ -201,22 +206,22 @@ def _marks(places: Sequence[float], height: float) -> str:
 
 
 def metrics_csv(series: Sequence[Series]) -> str:
-    """Returns all series in long form: `series,source,rank,step,value,low,high`.
+    """Returns all series in long form: `series,source,rank,step,value,low,high,axis`.
 
-    A row of a long series covers the steps since the previous row; `low` and `high` are their extremes. Numbers that
-    are not finite are `nan`, `inf`, `-inf`.
+    `axis` says whether `step` is a step, an epoch or the number of the value. A row of a long series covers the steps
+    since the previous row; `low` and `high` are their extremes. Numbers that are not finite are `nan`, `inf`, `-inf`.
     """
     from labbook.store.text.escape import csv_cell
 
     known = [s for s in series if s.values]
     points = max(16, _CSV_ROWS // max(1, len(known)))
-    rows = ["series,source,rank,step,value,low,high"]
+    rows = ["series,source,rank,step,value,low,high,axis"]
     for each in known:
         short = downsample(each, points)
         head = f"{csv_cell(each.name)},{csv_cell(each.source)},{'' if each.rank is None else each.rank}"
         low, high = short.low or short.values, short.high or short.values
         rows += [
-            f"{head},{step},{v:.9g},{a:.9g},{b:.9g}"
+            f"{head},{step},{v:.9g},{a:.9g},{b:.9g},{each.axis or 'step'}"
             for step, v, a, b in zip(short.steps, short.values, low, high, strict=True)
         ]
     return "\n".join(rows) + "\n"

@@ -51,9 +51,9 @@ def choose_panels(series: Sequence[Series], primary: str = "") -> tuple[list[Pan
         if base_name(each.name) in _NOT_DRAWN or len(each.values) < 2:
             continue
         script, quantity = _script(each.name), _quantity(each.name)
-        key = (script, quantity)
-        if key in groups and not _same_steps(groups[key][0], each):
-            key = (script, f"{quantity} ({each.source})")
+        names = (quantity, f"{quantity} ({each.source})", f"{quantity} ({each.source}, {each.axis or 'step'})")
+        free = [(script, name) for name in names if _has_axis_of(groups.get((script, name), [each])[0], each)]
+        key = next((key for key in free if key not in groups or _same_steps(groups[key][0], each)), free[-1])
         groups.setdefault(key, []).append(each)
     keys = sorted(
         groups,
@@ -127,7 +127,12 @@ def _script(name: str) -> str:
     return head if slash and head.split("#")[0].endswith((".py", ".ipynb")) else ""
 
 
+def _has_axis_of(one: Series, other: Series) -> bool:
+    """Whether the steps of two series number the same, optimizer steps, epochs or values."""
+    return (one.axis or "step") == (other.axis or "step")
+
+
 def _same_steps(one: Series, other: Series) -> bool:
-    """Whether both series have the same step axis; one may count epochs, the other batches."""
+    """Whether two series have about as many steps; one may count those of an optimizer, the other batches."""
     a, b = one.steps[-1], other.steps[-1]
     return max(a, b) <= 1.5 * max(1, min(a, b)) + 5

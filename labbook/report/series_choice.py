@@ -190,10 +190,20 @@ def has_epoch_values(series: Series, steps: int) -> bool:
     return all(b - a == 1 for a, b in pairwise(series.steps))
 
 
-def counts_points(series: Series, steps: int) -> bool:
-    """Whether the steps of a logged series number its points or epochs, and not the optimizer steps of the run."""
+def with_axis(series: Series, steps: int) -> Series:
+    """Returns a series that knows what its steps number.
+
+    Numbers that a program gives are steps, except those of values or epochs, one by one and too few for the run. One
+    value in each step is numbered by the steps.
+
+    Args:
+        steps: Number of optimizer steps of the run, 0 if unknown.
+    """
+    last = series.steps[-1] if series.steps else 0
+    if series.source == "probe" or series.axis == "epoch" or (series.axis == "number" and last != steps):
+        return series
     in_a_row = all(b - a == 1 for a, b in pairwise(series.steps))
-    return series.source != "probe" and in_a_row and 2 * (series.last_step or 0) <= steps
+    return replace(series, axis="number" if in_a_row and 2 * last <= steps else "step")
 
 
 def is_of_batches(series: Series, run: Run) -> bool:

@@ -115,14 +115,28 @@ def test_the_update_ratio_is_a_series_with_its_extremes_over_what_trains(signals
     rows = [{**row, "trainable": True} for row in signals.models[0]["parameters"]]
     thawed = replace(signals, models=({**signals.models[0], "parameters": rows},))
     for one, values in ((thawed, ((0.025, 0.075), (0.01, 0.03), (0.04, 0.12))), (signals, ((0.01, 0.03),) * 3)):
-        series = debug_output.update_ratio(one)
-        assert series is not None and (series.name, series.steps) == ("update_ratio", (1, 9))
+        (series,) = debug_output.update_ratios(one)
+        assert (series.name, series.steps) == ("update_ratio", (1, 9))
         assert (series.values, series.low, series.high) == values
+
+
+def test_models_with_equal_names_are_apart(signals):
+    """A teacher and then a student: the rows of each with its number, the update ratio of each optimizer."""
+    second = {**MODEL, "model": 1}
+    later = [{**look(step, 0.02), "model": 1, "opt": 1} for step in (1, 5, 9)]
+    both = replace(signals, models=(MODEL, second), tensors=(*signals.tensors, *later))
+
+    ratios = debug_output.update_ratios(both)
+    assert [(one.name, one.steps) for one in ratios] == [("update_ratio", (1, 9)), ("update_ratio.opt1", (1, 5, 9))]
+    rows = debug_output.parameters(both)["rows"]
+    weights = ("body.weight", "head.weight")
+    assert [(row["name"], row["model"]) for row in rows] == [(name, model) for model in (1, 2) for name in weights]
+    assert {row["model"] for row in debug_output.parameters(signals)["rows"]} == {0}
 
 
 def test_nothing_seen_is_nothing_told():
     empty = Signals("torch")
-    assert debug_output.batches(empty) == [] and debug_output.update_ratio(empty) is None
+    assert debug_output.batches(empty) == [] and debug_output.update_ratios(empty) == ()
     assert debug_output.layers(empty) == {} == debug_output.parameters(empty)
 
 

@@ -127,7 +127,7 @@ def finished_run():
                 series("lr", [0.1] * steps),
                 series("step_time_s", [0.3] + [0.02 + dice.random() * 0.002 for _ in range(steps - 1)]),
                 series("val/accuracy", [0.71, 0.93, 0.97], "tensorboard", [80, 160, 240]),
-                series("train_acc", [0.6, 0.9, 0.96], "text", [1, 2, 3]),
+                dataclasses.replace(series("train_acc", [0.6, 0.9, 0.96], "text"), axis="epoch"),
             ),
             warnings=(
                 {

@@ -5,6 +5,7 @@ import io
 import math
 import random
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from hypothesis import given
@@ -15,6 +16,7 @@ from labbook.model.series import Series
 from labbook.report.axes import make_axis, tick_label
 from labbook.report.curves import curves_svg, drawable, metrics_csv
 from labbook.report.panels import choose_panels
+from labbook.store.text.templates import words
 
 
 def made(name, values, source="probe", rank=None, steps=None):
@@ -54,7 +56,10 @@ def test_any_numbers_make_a_picture_or_none(columns, name):
         ElementTree.fromstring(svg)
         assert "nan" not in svg.replace("NaN", "") or "nan" in name.lower()
     rows = list(csv.reader(io.StringIO(metrics_csv(series))))
-    assert rows[0] == ["series", "source", "rank", "step", "value", "low", "high"] and all(len(r) == 7 for r in rows)
+    columns = ["series", "source", "rank", "step", "value", "low", "high", "axis"]
+    assert rows[0] == columns and all(len(row) == 8 for row in rows)
+        len(r) == 8 for r in rows
+    )
 
 
 def test_hostile_names_are_text():
@@ -138,3 +143,18 @@ def test_what_says_how_good_a_model_is_comes_before_gradients_and_rates():
     assert [panel.key for panel in panels] == ["loss", "miou", "acc", "step", "grad_norm", "lr", "update_ratio"]
     panels, _ = choose_panels([made(name, [1, 2, 3]) for name in names], "val_acc")
     assert [panel.title for panel in panels][:3] == ["val_acc", "loss", "train_mIoU"]
+
+
+def test_epochs_are_not_on_an_axis_of_steps():
+    loss = made("loss", [3.0, 2.0, 1.0])
+    printed = [replace(made(name, [3.0, 2.0, 1.0], "text"), axis="epoch") for name in ("val_loss", "train_loss")]
+    logged = replace(made("test_loss", [3.0, 2.0], "paddle"), axis="number")
+    series = [loss, *printed, logged]
+    lines = [[each.name for _, each in panel.lines] for panel in choose_panels(series)[0]]
+    assert sorted(map(sorted, lines)) == [["loss"], ["test_loss"], ["train_loss", "val_loss"]]
+    for language, names in (("en", ("step", "epoch", "value no.")), ("zh", ("步", "epoch", "第几个值"))):
+        svg = curves_svg(series, "t", axes=words(language)["curves"])
+        assert all(svg.count(f">{name}</text>") == 1 for name in names)
+    assert [row.rsplit(",", 1)[1] for row in metrics_csv(series).split()[1:]] == ["step"] * 3 + ["epoch"] * 6 + [
+        "number"
+    ] * 2

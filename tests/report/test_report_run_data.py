@@ -53,7 +53,8 @@ def test_a_whole_run_as_data():
 
 def test_values_that_are_numbered_by_epochs_are_counted_in_the_front_matter():
     loss = Series("loss", "probe", tuple(range(1, 41)), (1.0,) * 40, count=40)
-    printed = [Series(name, "text", steps, (0.5,) * len(steps)) for name, steps in (("val_acc", (3, 4)), ("auc", (9,)))]
+    ends = (("val_acc", (3, 4)), ("auc", (9,)))
+    printed = [Series(name, "text", steps, (0.5,) * len(steps), axis="epoch") for name, steps in ends]
     logged = Series("eval_f1", "transformers", (20, 40), (0.5, 0.6))
     run = dataclasses.replace(RUN, series=(loss, *printed, logged))
     run = dataclasses.replace(run, processes=(Process(1, 0, ("train.py",), "main", steps=40),))

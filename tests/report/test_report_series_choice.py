@@ -16,7 +16,6 @@ from labbook.model.signals import Signals
 from labbook.report.entry.printed_series import printed_otherwise, without_repeats
 from labbook.report.series_choice import (
     best_value,
-    counts_points,
     has_epoch_values,
     is_of_batches,
     primary_direction,
@@ -24,6 +23,7 @@ from labbook.report.series_choice import (
     run_best,
     split_direction,
     window_of,
+    with_axis,
 )
 
 RUN = Run("i", "finished", ("python",), "/w", 0.0)
@@ -124,10 +124,16 @@ def test_a_metric_of_batches_or_of_the_epoch_so_far_has_no_best_value():
 
 
 def test_the_steps_of_a_printed_series_may_number_its_points():
-    assert counts_points(of("val_acc", [0.1, 0.2, 0.3]), 60)
-    assert counts_points(of("test_mse", [0.1], steps=(5,)), 96), "the epoch"
-    assert not counts_points(of("val_acc", [0.1, 0.2], steps=(20, 40)), 60)
-    assert not counts_points(of("loss", [0.1, 0.2], "probe"), 60)
+    def last_step(series, steps, axis=""):
+        return with_axis(replace(series, axis=axis), steps).last_step
+
+    assert last_step(of("val_acc", [0.1, 0.2, 0.3]), 60) is None
+    assert last_step(of("test_mse", [0.1], steps=(5,)), 96) is None, "the epoch"
+    assert last_step(of("val_acc", [0.1, 0.2], steps=(20, 40)), 60) == 40
+    assert last_step(of("val_acc", [0.1, 0.2], steps=(20, 40)), 60, "epoch") is None
+    assert last_step(of("val_acc", [0.1, 0.2, 0.3]), 5, "number") is None, "more than half as many as steps"
+    assert last_step(of("acc", [0.1, 0.2, 0.3]), 3, "number") == 3, "a value in each step"
+    assert last_step(of("loss", [0.1, 0.2], "probe"), 60) == 2
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,9 @@ def gradients_reach_the_front(run: Run, signals: Signals) -> Outcome | None:
     """
     profile = _profile(signals)
     if len(profile) < 4:
+        trained = (p for p in parameters_of(signals) if p.is_matrix and p.trainable and math.isinf(p.order))
+        if any(p.values("g", 2) for p in trained):
+            return unobserved(message("health.not_observed.layers_without_order"))
         return unobserved(message("health.not_observed.few_layers"))
     norms = [norm for _, norm in profile]
     if vanishing_layers(signals):

@@ -91,6 +91,8 @@ class Loader(Event, total=False):
     persistent: bool
     prefetch: Count
     length: Count
+    share: Count
+    ranks: Count
     batches: Count
     dataset: str
     iterable: bool

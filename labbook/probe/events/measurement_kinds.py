@@ -189,7 +189,8 @@ follow a prompt one by one: how far the id that a table of positions got is from
 `kept`, `moved` (the same in another order), `lost` (without the last token) or became `other`."""
 
 LOADER = "loader"
-"""First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples. `line`: user frame of the
+"""First iteration of a DataLoader. `sampler`, `dataset`: classes. `length`: samples; `share`: those of each of
+`ranks` processes, where a sampler divides them. `line`: user frame of the
 iteration. `drawn_alike` (torch): all workers are seeded with one number, and the dataset draws random numbers, as its
 code tells. `generator`: name of the field in which the dataset keeps a random generator of numpy or Python that it
 draws samples from, where there are several workers. `alike`: living loaders of other data with equal settings."""

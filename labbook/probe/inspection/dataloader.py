@@ -253,6 +253,12 @@ def is_shuffling(sampler, kind):
     return shuffle if type(shuffle) is bool else "Sequential" not in kind
 
 
+def share_of(ranks, samples):
+    """Fields of the `loader` event of a sampler that gives each of several ranks so many samples."""
+    shares = type(ranks) is int and ranks > 1 and type(samples) is int
+    return {"share": samples, "ranks": ranks} if shares else {}
+
+
 def length_of(thing):
     """Length of a plain container or map dataset; of one whose `__len__` is the program's own, as it says."""
     if not hasattr(type(thing), "__len__"):

@@ -3,7 +3,7 @@
 import sys
 
 from ..inspection import dataloader
-from ..inspection.dataloader import MOST_LABELS, PRINTED, ROW, is_shuffling, length_of
+from ..inspection.dataloader import MOST_LABELS, PRINTED, ROW, is_shuffling, length_of, share_of
 from ..training.batch_fingerprints import ROWS_OF_A_BATCH
 
 
@@ -63,6 +63,7 @@ class DataLoaders(dataloader.DataLoaders):
             "persistent": bool(getattr(loader, "_persistent_workers", False)),
             "prefetch": getattr(loader, "prefetch_factor", None),
             "length": None if iterable else length_of(loader.dataset),
+            **share_of(getattr(batches, "nranks", None), getattr(batches, "num_samples", None)),
             "batches": None if iterable else length_of(batches),
             "dataset": type(loader.dataset).__name__,
             "iterable": iterable,

@@ -3,7 +3,7 @@
 import sys
 
 from ..inspection import dataloader
-from ..inspection.dataloader import MOST_LABELS, PRINTED, ROW, is_shuffling, length_of
+from ..inspection.dataloader import MOST_LABELS, PRINTED, ROW, is_shuffling, length_of, share_of
 from ..training.batch_fingerprints import ROWS_OF_A_BATCH
 from ..wrapping import as_import_machinery, transparent_wrapper
 
@@ -85,6 +85,7 @@ class DataLoaders(dataloader.DataLoaders):
             "persistent": bool(getattr(loader, "persistent_workers", False)),
             "prefetch": getattr(loader, "prefetch_factor", None),
             "length": length_of(dataset),
+            **share_of(getattr(sampler, "num_replicas", None), getattr(sampler, "num_samples", None)),
             "batches": None if iterable else length_of(loader),
             "dataset": type(dataset).__name__,
             "iterable": iterable,

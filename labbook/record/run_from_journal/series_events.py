@@ -26,6 +26,7 @@ class _Points:
     high: list[float] = field(default_factory=list)
     count: int = 0
     nonfinite: int = 0
+    axis: str = ""
 
     def add(self, step: int, value: float, window: Window | None = None) -> None:
         """Adds one point, which may represent several steps."""
@@ -61,6 +62,7 @@ def fold_series(processes: Sequence[ProcessEvents]) -> tuple[Series, ...]:
                     count=points.count,
                     nonfinite=points.nonfinite,
                     rank=rank,
+                    axis=points.axis,
                 )
             )
     order = {"probe": 0, "labbook": 1}
@@ -156,7 +158,10 @@ def _add_scalars(points: dict[tuple[str, str], _Points], event: Scalars, logged:
             continue
         key = f"{source}:{name}"
         logged[key] = logged.get(key, 0) + 1
-        points.setdefault((name, source), _Points()).add(event.get("step", logged[key]), value)
+        found = points.setdefault((name, source), _Points())
+        found.add(event.get("step", logged[key]), value)
+        if "step" not in event:
+            found.axis = "number"
 
 
 def _split_later_result(points: _Points) -> _Points | None:
@@ -188,4 +193,5 @@ def _ascending(points: _Points) -> _Points:
         high=[rows[s][2] for s in steps],
         count=points.count,
         nonfinite=points.nonfinite,
+        axis=points.axis,
     )

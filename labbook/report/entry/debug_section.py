@@ -20,8 +20,8 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     """Returns the table of modules of the first models, without rows if no forward pass was seen.
 
     Returns:
-        `rows`: `name`, `type`, `shapes`, `parameters` (of the module and all in it); `more`: number of modules left
-        out.
+        `rows`: `name`, `model` (number of the model, at the root of one of several), `type`, `shapes`, `parameters` (of
+        the module and all in it); `more`: number of modules left out.
     """
     models = as_rows(run.health.get("models"))[:_MOST_MODELS]
     rows, more = [], 0
@@ -32,6 +32,7 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
         rows += [
             {
                 "name": shorten_middle(str(row.get("name") or "(root)"), limits.cell),
+                "model": int(model.get("number") or 0) if len(models) > 1 and not row.get("name") else 0,
                 "type": str(row.get("type") or ""),
                 "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
                 "parameters": _parameters(row),
@@ -92,6 +93,8 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             {
                 "dataset": shorten_middle(str(row.get("dataset") or ""), limits.cell),
                 "length": numbers.count(row["length"]) if isinstance(row.get("length"), int) else "",
+                "share": numbers.count(row["share"]) if isinstance(row.get("share"), int) else "",
+                "ranks": row.get("ranks"),
                 "batch_size": row.get("batch_size"),
                 "workers": row.get("workers"),
                 "shuffle": bool(row.get("shuffle")),
@@ -179,6 +182,7 @@ def _weight(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     zero = row.get("zero")
     return {
         "name": shorten_middle(str(row.get("name") or ""), limits.cell),
+        "model": int(row.get("model") or 0),
         "shape": str(row.get("shape") or ""),
         "trainable": bool(row.get("trainable")),
         "weight": _number(row.get("weight")),

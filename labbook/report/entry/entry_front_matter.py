@@ -19,7 +19,6 @@ from labbook.report.numbers import listed_value
 from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
     base_name,
-    counts_points,
     find_primary_series,
     primary_direction,
     run_best,
@@ -216,7 +215,7 @@ def _metrics(run: Run) -> dict[str, Any]:
             "first": _value(s.first),
             "best": _value(run_best(run, s)),
             "last": _value(s.last),
-            "steps": (s.count or len(s.values)) if counts_points(s, run.steps) else s.last_step,
+            "steps": (s.count or len(s.values)) if s.last_step is None else s.last_step,
         }
         for s in chosen[:_MAX_METRICS]
     }

@@ -108,7 +108,7 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
         return state
     names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
     if len(names) == 1:
-        return state
+        return {**state, "models": len(models)}
     totals = {name: sum(facts.get(name) or 0 for facts in models.values()) for name in ("parameters", "trainable")}
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
 
@@ -155,7 +155,8 @@ def _is_loss(model: Mapping[str, Any]) -> bool:
 def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     if state.get("model"):
-        rows.append({"what": "model", "value": str(state["model"]) + (f" ({name})" if with_name else "")})
+        value = str(state["model"]) + (f" ({name})" if with_name else "")
+        rows.append({"what": "model", "value": value, "models": state.get("models", 0)})
     total, trainable = state.get("parameters"), state.get("trainable")
     if isinstance(total, int) and total:  # the optimizer of a static graph holds none
         rows.append(

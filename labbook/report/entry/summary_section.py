@@ -27,7 +27,6 @@ from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import is_worth_drawing
 from labbook.report.series_choice import (
     base_name,
-    counts_points,
     first_nonfinite_step,
     is_of_batches,
     one_a_name,
@@ -280,7 +279,7 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
         "last": last,
         "best": "" if best is None else numbers.number(best),
         "points": numbers.count(series.count or len(series.values)),
-        "last_step": "" if counts_points(series, run.steps) else numbers.count(series.last_step or 0),
+        "last_step": "" if series.last_step is None else numbers.count(series.last_step),
         "nonfinite": series.nonfinite,
         "since": first_nonfinite_step(series),
     }
