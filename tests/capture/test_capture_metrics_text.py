@@ -26,6 +26,19 @@ def test_formats(path):
     assert all(s.source == "text" for s in metrics_from_console(text))
 
 
+@in_one_test(
+    ("line", "axis", "steps"),
+    [
+        ("epoch {n}: val_acc 0.{n}", "epoch", (3, 6, 9)),
+        ("step {n}: val_acc 0.{n}", "", (3, 6, 9)),
+        ("val_acc 0.{n}", "number", (1, 2, 3)),
+    ],
+)
+def test_a_series_knows_what_its_lines_number(line, axis, steps):
+    (series,) = metrics_from_console("\n".join(line.format(n=n) for n in (3, 6, 9)))
+    assert (series.axis, series.steps, series.last_step) == (axis, steps, None if axis else 9)
+
+
 def test_numbers_that_are_none():
     series = metrics_from_console("iter 0: loss 4.2, time 3ms\niter 10: loss nan\niter 20: loss: -inf\n")[0]
     assert series.steps == (0, 10, 20) and series.nonfinite == 2

@@ -73,7 +73,8 @@ CSV_LAYOUTS = {
     "keras": "epoch,accuracy,loss,val_acc,val_loss\n0,0.3,2.5,0.4,2.4\n1,0.5,1.5,0.6,1.6\n",
     "semicolon": "Iteration;train_loss;val_acc\n9;2.5;0.4\n19;1.5;0.6\n",
     "ultralytics": "                  epoch,         train_loss,    metrics/val_acc\n  0,  2.5,  0.4\n  1, 1.5, 0.6\n",
-    "long": "series,source,rank,step,value,low,high\nloss,probe,,0,2.5,,\nval_acc,text,,0,0.4,,\nloss,probe,,1,1.5,,\n",
+    "long": "series,source,rank,step,value,low,high,axis\nloss,probe,,0,2.5,,,step\nval_acc,text,,0,0.4,,,epoch\n"
+    "loss,probe,,1,1.5,,,step\n",
     "bom": "\ufeffstep,loss,val_acc\n0,2.5,0.4\n1,nan,inf\n",
 }
 

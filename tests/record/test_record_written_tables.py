@@ -123,6 +123,18 @@ def test_words_that_repeat_in_a_column_are_no_texts(tmp_path):
     assert read(tmp_path / "log.csv", "epoch,loss,status\n0,0.5,ok\n1,0.4,ok\n2,0.3,ok\n") != []
 
 
+@pytest.mark.parametrize(
+    ("rows", "axis"),
+    [
+        ("epoch,loss\n2,0.5\n4,0.4\n", "epoch"),
+        ("step,epoch,loss\n20,1,0.5\n40,2,0.4\n", ""),
+        ("epoch,loss\n0.5,0.5\n1.5,0.4\n", "number"),
+    ],
+)
+def test_a_column_of_epochs_is_not_one_of_steps(rows, axis, tmp_path):
+    assert [series.axis for series in read(tmp_path / "log.csv", rows)] == [axis]
+
+
 def test_epochs_without_a_validation_have_no_value_and_a_loss_that_is_no_number_has(tmp_path):
     found = read(tmp_path / "log.csv", "epoch,loss,val_loss\n0,nan,nan\n1,0.5,0.6\n2,nan,nan\n3,0.4,0.5\n4,0.3,nan\n")
     assert {s.name: (s.steps, s.nonfinite) for s in found} == {"loss": ((0, 1, 2, 3, 4), 2), "val_loss": ((1, 3), 0)}

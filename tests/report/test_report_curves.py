@@ -58,8 +58,6 @@ def test_any_numbers_make_a_picture_or_none(columns, name):
     rows = list(csv.reader(io.StringIO(metrics_csv(series))))
     columns = ["series", "source", "rank", "step", "value", "low", "high", "axis"]
     assert rows[0] == columns and all(len(row) == 8 for row in rows)
-        len(r) == 8 for r in rows
-    )
 
 
 def test_hostile_names_are_text():

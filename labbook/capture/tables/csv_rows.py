@@ -66,13 +66,13 @@ class CsvRows:
         download = DOWNLOAD.fullmatch(table.file.stem)
         metrics = [metric for metric in self.columns.metrics if metric[0] != self.columns.time]
         self._tag = download[2] if download and len(metrics) == 1 else ""
-        self._counter = self.columns.counter
+        self.counter = self.columns.counter
         if any(
-            (value := table.number(row[self._counter])) is not None and math.isfinite(value) and value % 1
-            for row in (table.rows() if self._counter is not None else ())
-            if self._counter is not None and self._counter < len(row)
+            (value := table.number(row[self.counter])) is not None and math.isfinite(value) and value % 1
+            for row in (table.rows() if self.counter is not None else ())
+            if self.counter is not None and self.counter < len(row)
         ):
-            self._counter = None  # Parts of epochs are no steps: rows are.
+            self.counter = None  # Parts of epochs are no steps: rows are.
 
     def add(self, row: list[str]) -> None:
         """Adds a row; cells that are empty or no numbers are skipped, and so are rows with a word for a step."""
@@ -107,16 +107,16 @@ class CsvRows:
 
     def _move(self, place: _Place, row: list[str], filled: set[int]) -> bool:
         """Sets the step of a row: that of the row above if it has none; `False` if it has a word in its place."""
-        text = _cell(row, self._counter)
+        text = _cell(row, self.counter)
         value = self._table.number(text.partition("/")[0])
         if value is None or not abs(value) <= _LARGEST_STEP:
-            place.step = max(place.step + (self._counter is None), 0)
+            place.step = max(place.step + (self.counter is None), 0)
             return not text or value is not None
         count = max(int(value), 0)
         columns = self.columns
-        epoch = self._table.number(_cell(row, columns.epoch)) if self._counter != columns.epoch else None
+        epoch = self._table.number(_cell(row, columns.epoch)) if self.counter != columns.epoch else None
         if epoch is not None:
-            begins_again = count < place.count or (count == place.count and self._counter == columns.batch)
+            begins_again = count < place.count or (count == place.count and self.counter == columns.batch)
             new = place.step + (count == 0) if begins_again else place.offset
             place.offset = place.offsets.setdefault(epoch, new)
         place.count, step = count, count + place.offset

@@ -134,8 +134,8 @@ def _read_table(use: FilePathUse, trainings: int) -> list[Series]:
     runs = [[_without_gaps(each) for each in points.series()] for points in rows.runs.values()]
     is_step_table = all(a < b for series in runs for each in series for a, b in pairwise(each.steps))
     series = _join_runs(runs) if len(runs) == trainings > 1 else runs[0] if len(runs) == 1 else []
-    if columns.counter == columns.epoch:
-        series = [replace(each, axis=each.axis or "epoch") for each in series]
+    axis = "number" if rows.counter is None else "epoch" if rows.counter == columns.epoch else ""
+    series = [replace(each, axis=each.axis or axis) for each in series]
     known = [each for each in series if metric_kind(each.name).quantity]
     if not is_step_table or not known:
         return []

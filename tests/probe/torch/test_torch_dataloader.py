@@ -42,6 +42,27 @@ def test_a_wrapped_batch_sampler_is_looked_into(run, healthy):
     assert {(loader["batch_size"], loader["drop_last"]) for loader in seen} == {(8, True)}
 
 
+RANKS = """
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+data = TensorDataset(torch.randn(63, 1))
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for ranks in (2, 1):
+    for (x,) in DataLoader(data, 8, sampler=DistributedSampler(data, ranks, 0)):
+        optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
+print(0)
+"""
+
+
+def test_the_share_of_a_rank_is_not_the_data_set(run, healthy):
+    seen = healthy(run(RANKS, fork="torch")).of("loader")
+    assert [(loader["length"], loader.get("share"), loader.get("ranks")) for loader in seen] == [
+        (63, 32, 2),
+        (63, None, None),
+    ]
+
+
 MANY = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset

@@ -76,6 +76,13 @@ def test_a_second_value_of_the_last_step_is_a_result_of_its_own():
     assert values_of((2, 0.75), (2, 0.875)) == {"f1": (0.875,)}
 
 
+def test_values_logged_without_a_step_are_numbered():
+    logged = [{"k": "scalars", "source": "paddle", "values": {"val/acc": value}} for value in (0.5, 0.6)]
+    named = {"k": "scalars", "source": "tensorboard", "step": 40, "values": {"f1": 0.6}}
+    found = {series.name: (series.steps, series.last_step) for series in fold_series([process(*logged, named)])}
+    assert found == {"val/acc": ((1, 2), None), "f1": ((40,), 40)}
+
+
 def test_totals_of_deleted_models_are_the_last_known_ones():
     known = {"k": "loop", "steps": 64, "trainable_n": 4, "never_grad": ["a.weight"], "never_grad_n": 1}
     gone = {"k": "loop", "steps": 90, "trainable_n": 0, "never_grad": [], "never_grad_n": 0}

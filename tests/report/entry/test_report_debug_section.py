@@ -18,6 +18,7 @@ HEALTH = {
     "models": [
         {
             "root": "Net",
+            "number": 1,
             "left_out": 3,
             "rows": [
                 {"name": "", "type": "Net", "depth": 0, "input": "8x3", "output": "8x2", "parameters": 0},
@@ -64,11 +65,16 @@ def test_the_model_is_a_table_of_modules(runs, notebook):
 
 
 def test_every_model_is_in_the_table(runs, notebook):
-    critic = {"root": "Critic", "left_out": 1, "rows": [{"name": "", "type": "Critic", "depth": 0, "parameters": 0}]}
+    critic = {
+        "root": "Critic",
+        "number": 2,
+        "left_out": 1,
+        "rows": [{"name": "", "type": "Critic", "depth": 0, "parameters": 0}],
+    }
     health = {**HEALTH, "models": [*HEALTH["models"], critic]}
     text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
 
-    assert "| (root) | Net | 8x3 → 8x2 |  |" in text and "| (root) | Critic |  |  |" in text
+    assert "| (root) (model 1) | Net | 8x3 → 8x2 |  |" in text and "| (root) (model 2) | Critic |  |  |" in text
     assert "and 4 more modules" in text
 
 
@@ -100,6 +106,22 @@ def test_the_order_of_a_sampler_of_the_program_is_not_known(runs, notebook, samp
     run = with_health(runs["finished"]())
     text = entry_markdown(dataclasses.replace(run, health={**run.health, "loaders": loaders}), notebook)
     assert f"- DataLoader over Digits: 1 worker, {order}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("book", "shown"),
+    [("notebook", "300 of 600 samples for each of 2 ranks"), ("notebook_zh", "共 600 个样本，2 个 rank 每个 300 个")],
+)
+def test_a_sampler_gives_each_rank_a_share(runs, request, book, shown):
+    loaders = [{"dataset": "Digits", "length": 600, "share": 300, "ranks": 2, "workers": 1, "shuffle": True}]
+    run = dataclasses.replace(runs["finished"](), health={**HEALTH, "loaders": loaders})
+    assert shown in entry_markdown(run, request.getfixturevalue(book))
+
+
+def test_parameters_of_models_with_equal_names_have_their_numbers(runs, notebook):
+    weights = {"step": 6, "rows": [{"name": "0.weight", "model": n, "trainable": True, "weight": n} for n in (1, 2)]}
+    text = entry_markdown(dataclasses.replace(runs["finished"](), health={**HEALTH, "weights": weights}), notebook)
+    assert "| 0.weight (model 1) |" in text and "| 0.weight (model 2) |" in text
 
 
 def test_layers_and_parameters(runs, notebook):

@@ -14,7 +14,7 @@ def rows_of(*optimizers, captured=None, called=(), signals=(), **state):
     framework = Framework("paddle", "3.3.1", state={"device": ["cpu"], **state}, optimizers=optimizers)
     fields = {"captured": captured or {}, "health": {"models": called}, "signals": signals}
     run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), **fields)
-    return {row["what"]: row["value"] for row in model_section(run, Limits())["rows"]}
+    return {row["what"]: f"{row['value']}{row.get('models') or ''}" for row in model_section(run, Limits())["rows"]}
 
 
 def test_parameters_are_counted_only_where_the_optimizer_holds_some():
@@ -44,7 +44,7 @@ def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts
     rows = rows_of(*two, captured={"phases": {"count": 3}}, **state)
     assert (rows["model"], rows["parameters"]) == ("Net, Probe", "200")
     rows = rows_of(*({**each, "root": "Net"} for each in two), captured={"phases": {"count": 2}}, **state)
-    assert rows["parameters"] == "100"  # pruned, or made anew
+    assert (rows["model"], rows["parameters"]) == ("Probe2", "100")  # the last of 2: pruned, or made anew
 
 
 def test_the_model_is_that_of_a_loss_which_is_called():
