@@ -281,7 +281,7 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
         "points": numbers.count(series.count or len(series.values)),
         "last_step": "" if series.last_step is None else numbers.count(series.last_step),
         "nonfinite": series.nonfinite,
-        "since": first_nonfinite_step(series),
+        "since": None if series.last_step is None else first_nonfinite_step(series),
     }
 
 

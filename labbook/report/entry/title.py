@@ -200,6 +200,8 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
     since = first_nonfinite_step(series)
     if since is not None and series.last is not None:
         value = "NaN" if math.isnan(series.last) else "inf"
+        if series.last_step is None:  # of epochs
+            return fill(labels["one"], metric=name, last=value)
         return fill(labels["nonfinite"], metric=name, value=value, step=count(since))
     first, last = pair(series.first, series.last)
     # A best value is printed when it is reached, and once more at the end.

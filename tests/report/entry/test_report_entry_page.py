@@ -114,6 +114,16 @@ def test_accumulation_is_told_where_the_loss_and_the_optimizer_stand(runs, noteb
     assert "每步 2 次反向传播 |" in page and "- loss 的每个值是 2 次反向传播的损失之和。" in page
 
 
+@pytest.mark.parametrize(
+    ("axis", "step", "where"), [("step", "9", ", including all from step 9 on."), ("epoch", "", ".")]
+)
+def test_an_epoch_is_not_called_a_step(runs, notebook, axis, step, where):
+    run = runs["finished"]()
+    printed = Series.of_values("val_f1", "text", (3, 6, 9), (0.5, 0.6, float("nan")), axis=axis)
+    page = entry_markdown(dataclasses.replace(run, series=(*run.series, printed)), notebook)
+    assert f"| NaN | {step} | 3 |" in page and f"Values of val_f1 that are not finite: 1{where}\n" in page
+
+
 def test_the_loss_of_each_of_several_optimizers_has_the_name_of_the_program(runs, notebook):
     run = runs["finished"]()
     first, loss = run.frameworks[0], next(one for one in run.series if one.name == "loss")

@@ -86,6 +86,8 @@ def test_a_loss_that_is_no_number_is_the_news():
     loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
     assert run_title(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
     assert run_title(run_with(loss, status="failed", exit_code=1)) == "a.py: loss is NaN since step 4"
+    printed = Series("val_loss", "text", (3, 6), (2.0, math.nan), axis="epoch")
+    assert run_title(run_with(printed)) == "a.py: finished, val_loss NaN"
 
 
 @pytest.mark.parametrize(
