@@ -101,3 +101,13 @@ def test_the_graph_of_a_first_phase_says_nothing_on_an_adapter_of_a_later_optimi
     loop = {"backwards": 100, "trainable_n": 4, "never_grad": ["adapter.weight"], "never_grad_n": 1}
     signals = {"loop": loop, "graphs": (graph,), "optimizers": ({"t": began, "index": 1},)}
     assert ask("param_never_gets_grad", signals=signals).verdict == verdict
+
+
+@pytest.mark.parametrize(("layers", "order", "reason"), [(4, None, "the order in which"), (3, 0, "fewer than 4")])
+def test_layers_of_unknown_order_are_not_called_few(ask, make_model, looks, layers, order, reason):
+    """Keras on PyTorch holds its weights in one dictionary, which never runs."""
+    model = make_model(*["Linear"] * layers)
+    model["modules"] = [{**module, "order": module["order"] if order == 0 else None} for module in model["modules"]]
+    rows = [{"i": i, "g": 0.1, "w": 1.0, "ratio": 1e-3} for i in range(layers)]
+    found = ask("vanishing_gradient", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
+    assert found.verdict == "not observed" and reason in found.observed

@@ -265,16 +265,6 @@ def test_vanishing_gradients(ask, make_model, looks, falls, verdict):
     assert found.verdict == verdict
 
 
-@pytest.mark.parametrize(("layers", "order", "reason"), [(4, None, "the order in which"), (3, 0, "fewer than 4")])
-def test_layers_of_unknown_order_are_not_called_few(ask, make_model, looks, layers, order, reason):
-    """Keras on PyTorch holds its weights in one dictionary, which never runs."""
-    model = make_model(*["Linear"] * layers)
-    model["modules"] = [{**module, "order": module["order"] if order == 0 else None} for module in model["modules"]]
-    rows = [{"i": i, "g": 0.1, "w": 1.0, "ratio": 1e-3} for i in range(layers)]
-    found = ask("vanishing_gradient", signals={"models": (model,), "tensors": looks(params=lambda _: rows)})
-    assert found.verdict == "not observed" and reason in found.observed
-
-
 @in_one_test("names", ["query key", "q_proj k_proj", "to_q to_k", "wq wk"])
 def test_queries_and_keys_do_not_make_a_profile(ask, make_model, looks, names):
     model = make_model(*["Linear"] * 8)
