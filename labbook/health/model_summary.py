@@ -40,8 +40,8 @@ def summary(run: Run) -> dict[str, Any]:
         steps, `None` when not measured)}, matrices in the order in which they run. `phases`: phase -> seconds a step.
         `losses`: list of {`function`, `line`, `calls`, `classes`}. `loaders`: list of {`dataset`, `length`,
         `batch_size`, `workers`, `shuffle`, `sampler`, `alike` (equal ones of other data before it), `share`, `ranks`}.
-        `flight`: what the flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
-        `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
+        `flight`: what the flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`,
+        `unreachable`, `cut`}: see `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
         return {}
