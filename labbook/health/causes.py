@@ -10,6 +10,7 @@ from collections.abc import Mapping
 ORDER = (
     "clip_before_unscale",
     "averaged_copy_never_updated",
+    "averaged_weights_misused",
     "nonfinite_input",
     "amp_scale_collapse",
     "loss_exactly_zero",

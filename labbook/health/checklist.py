@@ -37,7 +37,15 @@ from labbook.health.rules import (
     validation,
     wiring,
 )
-from labbook.health.rules.data import batch_order, image_scale, input_data, labels, padding, sequence_targets
+from labbook.health.rules.data import (
+    batch_order,
+    image_scale,
+    input_data,
+    labels,
+    padding,
+    sequence_targets,
+    validation_inputs,
+)
 from labbook.model.check import Check, CheckPages, CheckWording, Outcome, cases_of
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
@@ -61,6 +69,7 @@ _MODULES = (
     numeric,
     precision,
     input_data,
+    validation_inputs,
     sequence_targets,
     image_scale,
     labels,

@@ -29,6 +29,7 @@ from labbook.model.signals import Signals
 _NUMBER = re.compile(r"\d+")
 _AFTER_BACKWARDS, _STREAK, _SMALL_PART = 20, 3, 0.1
 _FRAMEWORKS = ("torch", "paddle")
+_FEWEST_UPDATES, _NEAR_FIRST, _ALONG = 50, 0.2, 0.98
 
 
 @check("param_never_gets_grad", family="gradient", tier=1, needs=("loop",))
@@ -318,6 +319,34 @@ def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
         return Outcome("fail" if averaged else "warn", observed, where={"step": last})
     changed = any(copy.get("changed") and copy.get("steps", 0) for copy in copies)
     return Outcome("ok", message("health.averaged_copy_never_updated.ok")) if changed else None
+
+
+@check("averaged_weights_misused", family="loop-bug", tier=2, needs=("loop",))
+def averages_follow(run: Run, signals: Signals) -> Outcome | None:
+    """Whether an average of weights is evaluated or sampled that is still near the first weights of the training.
+
+    Source: chosen by us (tier 2): in the second half of the run it went less than a fifth of the way of the trained
+    weights, along the sum of their ways, as an average that has only begun does and an early snapshot does not. Target
+    networks and teachers are called in more than every fifth step. What is in the trained model itself may be put there
+    once, as the best weights are: in at least 3 evaluations.
+    """
+    measured = signals.loop.get("evaluated_weights", [])
+    # Not the steps of the loop, which are those of all optimizers.
+    seen = [row[0] for one in measured for row in one.get("rows", [])] + [
+        look.get("step", 0) for look in signals.tensors
+    ]
+    steps = int(max(seen, default=0))
+    for one in measured:
+        rows = [row for row in one.get("rows", []) if row[0] > 0.5 * steps]
+        often = one.get("steps", 0) > max(0.2 * steps, 1)
+        if often or len(rows) < (1 if one.get("copy") else 3) or steps < _FEWEST_UPDATES:
+            continue
+        if all(0 < share < _NEAR_FIRST and along > _ALONG for _, share, along in rows):
+            values = {"type": one.get("type", ""), "share": rows[-1][1], "steps": steps}
+            observed = message("health.averaged_weights_misused.behind", **values)
+            advice = message("health.averaged_weights_misused.behind_advice", decay=max(0.0, 1 - 10 / steps))
+            return Outcome("warn", observed, where={"step": int(rows[-1][0])}, advice=advice)
+    return None
 
 
 @check("requires_grad_on_module", family="gradient", tier=1, needs=("loop",))

@@ -8,6 +8,15 @@ from labbook.model.events.field_types import Count, Counts, Finite, Shape
 from labbook.model.events.process_kinds import Event
 
 
+class Tokens(TypedDict, total=False):
+    """The tokens of a batch, without its padding."""
+
+    top: list[tuple[int, float]]
+    ids: Count
+    count: Count
+    pad: int
+
+
 class Leaf(TypedDict, total=False):
     """A tensor of a batch."""
 
@@ -36,6 +45,8 @@ class Leaf(TypedDict, total=False):
     ahead: Count
     padded: Finite
     lags: list[float]
+    parts: list[tuple[float, float]]
+    tokens: Tokens
 
 
 class Labels(TypedDict, total=False):

@@ -152,6 +152,15 @@ class ModelCopy(TypedDict, total=False):
     equal: Count
 
 
+class EvaluatedWeights(TypedDict, total=False):
+    """How far the weights of a model that is called without gradients have gone of the way of the trained ones."""
+
+    type: str
+    copy: bool
+    steps: Count
+    rows: list[list[float]]
+
+
 class OutOfBounds(TypedDict, total=False):
     """Reads outside of a tensor."""
 
@@ -202,6 +211,7 @@ class Loop(Event, total=False):
     collectives: Collectives
     copies: list[ModelCopy]
     teachers: list[ModelCopy]
+    evaluated_weights: list[EvaluatedWeights]
     recompiles: Count
     syncs: Finite
     out_of_bounds: list[OutOfBounds]

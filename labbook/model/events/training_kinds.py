@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from labbook.model.events.data_kinds import InputStatistics
+from labbook.model.events.data_kinds import InputStatistics, Leaf
 from labbook.model.events.field_types import Count, Finite, Options, Shape, Text
 from labbook.model.events.process_kinds import Event
 
@@ -211,6 +211,7 @@ class Evaluation(Event, total=False):
     renumbered: Finite
     samples: Count
     inputs: InputStatistics
+    looks: list[Leaf]
     positions: list[list[int]]
     caches: list[CacheRow]
     phases: Count

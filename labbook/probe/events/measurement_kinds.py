@@ -60,7 +60,8 @@ strided sample and the shape. At dense steps also:
 - `leaves` (<= 16): `path`: "0", "1", "pixel_values"; `role`: "input" (reached a model), "label" (reached a loss
   function as its target), else "other"; `zero`: share; `integer`: of its dtype; `channels` (<= 16): [[mean, std], ...]
   over axis 1 of 4-d leaves; `lags`: of colour images:
-  mean differences of values 1, 2 and 3 columns apart;
+  mean differences of values 1, 2 and 3 columns apart; `parts`: [[mean, std], ...] of the four quarters of axis 1 of
+  3-d floats; `tokens`: of 2-d integers without padding: `top`: [id, share], `ids` different ones of `count`, `pad`: id;
   `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
   batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one
@@ -166,7 +167,10 @@ keyed by the number of the optimizer as text; those that would be empty are left
   `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
   elements with trainable false. `elements`: all. `teachers` (<= 4): with dropout or batch norm, called without
   gradients in training mode beside the trained model; `steps`: in which; `fixed`: between two looks at its
-  parameters that found them unchanged. Static graphs: `restarts`: runs of the program that initializes the parameters
+  parameters that found them unchanged. `evaluated_weights`: of models called without gradients, a row for each mode;
+  `copy`: of a trained one; `steps`: before which; `rows` (<= 16): [step, share of the way of the trained weights since
+  the first step that these went, cosine between their way and the sum of all ways of the trained weights]. Static
+  graphs: `restarts`: runs of the program that initializes the parameters
   after steps; `rising`: those in which a variable of the program that is named as an epoch had grown.
   `evaluation_updates`: runs of a program with an optimizer in a `function` named as an evaluation, or of a copy of one
   (`function` is ""), beside runs that train; `held_out`: it is the training program, fed with data of their own and
@@ -185,7 +189,9 @@ predicted class is the class that it meets most, 0 if two would be one or none c
 fewer; `phases` counts them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more
 than a quarter of the samples that the model is trained on. `positions` (torch): [model, module, offset] of tokens that
 follow a prompt one by one: how far the id that a table of positions got is from that of the token before plus 1.
-`caches` (torch, <= 16): joins of a cache with such a token: `line`, and how often what the token before left was
+`looks` (<= 6): the first input of the batches 1, 2, 4 ... of the first phases, as in `leaves`; `inputs`: the first of
+them that has floats. `caches` (torch, <= 16): joins of a cache with such a token: `line`, and how often what the token
+before left was
 `kept`, `moved` (the same in another order), `lost` (without the last token) or became `other`."""
 
 LOADER = "loader"

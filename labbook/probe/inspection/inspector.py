@@ -5,9 +5,11 @@ from weakref import WeakSet
 from ..events.measurement_kinds import TENSORS
 from ..training.batch_fingerprints import Batch
 from .nested import first_tensor
+from .weight_progress import WeightProgress
 
 MOST_MARKS = 512
 MOST_OPTIMIZERS = 16
+_COMPARED = ("shape", "integer", "min", "max", "mean", "std", "channels", "parts", "tokens")
 MOST_READ = 8
 """Gradients of an optimizer of which some values are read after a call of `backward`."""
 
@@ -18,7 +20,8 @@ class TensorInspector:
     A framework makes the parts `stats`, `without_modes`, `roots`, `modules`, `functions`, `parameters`, `writes`,
     `describer`, `graphs`, `losses`, `fingerprints`, `batches`, `loaders`, `loading` and `flight_recorder`. It
     implements `after_forward(root, output)` after a dense forward, `before_evaluation(root)` before one that is no
-    training forward, `leaves(tensors)`: the parameters that their graph reaches, `mark_graph(tensors)`: a weak
+    training forward, `weights(parameters, most)`: at most so many values of each,
+    `leaves(tensors)`: the parameters that their graph reaches, `mark_graph(tensors)`: a weak
     reference that lives as long as that graph, `totals(loop)`, which fills in names and facts, `note_gradients()` and
     `_cuda()`, `has_graph(tensor)` and `is_ready(tensor)`: whether it can be read without waiting, and may extend the
     other methods.
@@ -64,6 +67,7 @@ class TensorInspector:
         self.toggled = []
         self._spectral = []
         self._root = self._stepped = self._given = None
+        self.progress = WeightProgress(self)
         self.batches.forget()
         self.loading.forget()
         self.losses.forget()
@@ -123,6 +127,8 @@ class TensorInspector:
                 table.initial = self.describer.initial(table)
             self._describe_new_model(module)
         self.modules.clear()
+        if not self._monitor.loop.steps:
+            self.progress.inspect(root, 0)
         self._root, self._given = root, (args, kwargs)
         self.batches.inspect(root, args, kwargs, batch)
         reason = self._hidden_reason(root)
@@ -189,17 +195,19 @@ class TensorInspector:
     def evaluates(self, root, args, kwargs):
         """Looks at a forward that is no training forward, and at its first input where the phase is new."""
         self.look_at_inputs(args, kwargs)
+        if root.module() is not None:
+            self.progress.evaluate(root.module(), root.name, self._monitor.step)
         self.before_evaluation(root)
 
     def look_at_inputs(self, args, kwargs):
-        """Looks at the first input of a forward where an evaluation phase has begun with it."""
+        """Looks at the first input of a forward of an evaluation phase, where it is due."""
         evaluation = self._monitor.evaluation
         if evaluation.wants_inputs() and self.without_modes.is_possible():
             tensor = first_tensor((args, kwargs), self.stats)
-            if tensor is not None and "float" in self.stats.dtype(tensor):
+            if tensor is not None:
                 with self.without_modes:
-                    look = self.stats.inspect(tensor)
-                evaluation.inputs = {name: look[name] for name in ("shape", "min", "max", "mean", "std")}
+                    look = self.batches.leaf("", tensor, "other", None)
+                evaluation.inputs.append({name: look[name] for name in _COMPARED if look.get(name) is not None})
 
     # steps
 
@@ -257,6 +265,7 @@ class TensorInspector:
             table = self.table(root)
             if table is not None:
                 self._watch_flags(root, table)
+            self.progress.inspect(root, steps)
             root.cached = None
 
     def _watch_flags(self, root, table):

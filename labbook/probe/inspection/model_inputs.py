@@ -13,6 +13,7 @@ from .missing_marks import marked_columns
 from .nested import tensors_in
 from .row_scaling import are_rows_scaled
 from .sequence_offsets import SHORTEST, padded_share, series_ahead, tokens_ahead
+from .split_profile import describe_tokens
 
 MOST_LEAVES = 16
 COLUMNS = 4096
@@ -72,6 +73,7 @@ class ModelInputs:
         """Begins anew, in a forked child."""
         self._batch = None
         self._columns = {}
+        self._pad = None
         self._table = None
         self._telling = {}
         self._sequences = []
@@ -142,6 +144,12 @@ class ModelInputs:
     def _is_input(self, leaf):
         """Whether a tensor that a model was given is an input of the training, not computed by another model."""
         return True
+
+    def _tokens(self, rows, role):
+        tokens = describe_tokens(rows, self._pad)
+        if role == "input" and tokens["pad"] is not None:
+            self._pad = tokens["pad"]
+        return tokens
 
     def _constant(self, values, key):
         """How many columns had one value in all batches so far, the first of them, and how many samples these held."""

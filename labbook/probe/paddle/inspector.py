@@ -148,6 +148,13 @@ class TensorInspector(inspector.TensorInspector):
         self.modules.end()
         self.cuts.end()
 
+    def weights(self, parameters, most):
+        """Some values of each of these parameters in one list, `None` where one cannot be read."""
+        views = [self.stats.view(one) for one in parameters]
+        if not all(view is not None and view.dtype.kind == "f" and view.size for view in views):
+            return None
+        return [value for view in views for value in self.stats.flat(view, most).tolist()]
+
     def before_evaluation(self, root):
         """Looks at a model that is evaluated: once, for spectral norms that never iterated."""
         if root.training() or root.index in self._evaluated:

@@ -12,7 +12,7 @@ from types import FunctionType
 from weakref import ref
 
 from ..inspection import root_modules
-from ..inspection.model_lookup import SpareParameters
+from ..inspection.model_lookup import SpareParameters, class_name
 from ..inspection.root_modules import MOST_ROOTS, stochastic_modules
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 
@@ -96,9 +96,12 @@ class RootModules(root_modules.RootModules):
         if root is not None and root.owner() is layer:
             return root if self._dynamic() else None
         refused = self._refused.get(key)
-        if refused is not None and refused[0] == self._optimizers and refused[1]() is layer:
-            return None
         try:
+            if refused is not None and refused[0] == self._optimizers and refused[1]() is layer:
+                if self._held and not self.framework.is_grad_enabled():
+                    monitor = self.monitor
+                    monitor.inspector.progress.evaluate(layer, class_name(layer), monitor.step)
+                return None
             return self._on_first_call(layer)
         except Exception as error:
             self._failed("paddle.roots", error)

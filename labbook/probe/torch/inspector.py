@@ -242,6 +242,12 @@ class TensorInspector(inspector.TensorInspector):
 
     # the whole
 
+    def weights(self, parameters, most):
+        """Some values of each of these parameters in one list, `None` where one cannot be read."""
+        if not all(self.stats.is_plain(one) and one.is_floating_point() and one.numel() for one in parameters):
+            return None
+        return [value for one in parameters for value in self.stats.flat(one, most).tolist()]
+
     def totals(self, loop):
         """Fills in names and facts of the loop."""
         with self.without_modes:

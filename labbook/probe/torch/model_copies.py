@@ -178,6 +178,7 @@ class ModelCopies:
                 if one.last != monitor.step:
                     one.last = monitor.step
                     one.steps += 1
+                    self.inspector.progress.evaluate(module, one.name, monitor.step)
                 if one.untrained and one.compared < COMPARED and not monitor.skipping:
                     self._input(one, args, kwargs)
 

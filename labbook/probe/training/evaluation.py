@@ -10,7 +10,9 @@ GROWTH = 1.05
 """Ratio of the numbers of neighbouring phases that are written after the first `ALL`."""
 
 LOOKED = 4
-"""Phases in whose first batch the inputs are looked at."""
+"""Phases in whose batches 1, 2, 4 ... the inputs are looked at, so that they come from most of the data."""
+
+MOST_INPUTS = 6
 
 SHORT = 3
 APART = 5
@@ -26,7 +28,7 @@ class Evaluation:
         batches: Forwards of the current phase.
         of_others: Number of these that are of untrained models.
         asked: Whether the program asked for gradients in it, as for an attack.
-        inputs: Statistics of the first input of its first forward, `None` where it was not looked at.
+        inputs: Statistics of the first input of some of its forwards.
         positions: `[model, module, offset]` of tokens generated one by one, as in the event.
         caches: What became of the caches that these are joined to: number of the join -> row of the event.
     """
@@ -39,7 +41,7 @@ class Evaluation:
         self.whole = 0
         self.open = self.asked = False
         self.batches = self.of_others = 0
-        self.inputs = None
+        self.inputs = []
         self.positions, self.caches = [], {}
         self._before = 0
         self._next = 0
@@ -77,7 +79,7 @@ class Evaluation:
             self._dropout, self._line, self._loader = 0, "", None
             self._losses, self._right, self._seen, self._samples, self._repeated = {}, 0, 0, 0, 0
             self._pairs = []
-            self._last = self.inputs = None
+            self._last, self.inputs = None, []
             self.positions, self.caches = [], {}
         self.batches += 1
         self.of_others += other
@@ -96,7 +98,8 @@ class Evaluation:
 
     def wants_inputs(self):
         """Whether to look at the inputs of the forward that has begun."""
-        return self.open and self.batches == 1 and self.phases < LOOKED
+        is_due = self.batches & (self.batches - 1) == 0
+        return self.open and is_due and self.phases < LOOKED and len(self.inputs) < MOST_INPUTS
 
     def batch(self, batch):
         """Add the batch of a forward."""
@@ -179,7 +182,8 @@ class Evaluation:
             accuracy=self._right / self._seen if self._seen else None,
             renumbered=renumbered_share(self._pairs) / self._seen if self._seen else None,
             samples=self._samples,
-            inputs=self.inputs,
+            inputs=next((one for one in self.inputs if not one["integer"]), None),
+            looks=self.inputs,
             positions=self.positions,
             caches=list(self.caches.values()),
             phases=self.phases,

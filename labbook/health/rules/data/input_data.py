@@ -316,41 +316,6 @@ def inputs_do_not_drift(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check("validation_inputs_differ", family="data", tier=2, needs=("batches", "evaluations"))
-def validation_is_scaled_alike(run: Run, signals: Signals) -> Outcome | None:
-    """Whether inputs of validation spread over three times as wide as those of training, or are the only raw pixels.
-
-    Source: chosen by us (tier 2): in at least two phases, inputs of the same shape with 4 values a sample and 256 in a
-    batch; a deviation over 3 times the largest of any training batch, or values in [0, 1] where training has negative
-    ones and over twice the deviation. A single phase of at least 3 batches, as a prediction behind the training, counts
-    from 5 times the deviation on. A grid beyond the training data has fewer values a sample.
-    """
-    looked_at = [e for e in signals.evaluations if e.get("inputs", {}).get("std") is not None]
-    phases = [e.get("inputs", {}) for e in looked_at]
-    is_alone = len(phases) == 1 and looked_at[0].get("batches", 0) >= 3
-    for looks in input_leaves(signals).values():
-        trained = [leaf for _, _, leaf in looks if leaf.get("std") is not None and not leaf.get("integer")]
-        shape = trained[0].get("shape", ()) if trained else ()
-        alike = [
-            one for one in phases if one.get("shape", ())[1:] == shape[1:] and math.prod(one.get("shape", ())) >= 256
-        ]
-        if len(trained) < _FEWEST or len(alike) < (1 if is_alone else 2) or math.prod(shape[1:]) < 4:
-            continue
-        widest, low = max(leaf.get("std") or 0.0 for leaf in trained), max(leaf.get("min") or 0.0 for leaf in trained)
-        least = min(leaf.get("std") or 0.0 for leaf in trained)
-        wide = all((one.get("std") or 0.0) > (5 if is_alone else 3) * widest > 0 for one in alike)
-        pixels = all((one.get("min") or 0.0) >= 0 and (one.get("max") or 0.0) <= 1 for one in alike)
-        raw = pixels and low < -0.5 and all(0 < (one.get("std") or 0.0) < 0.5 * least for one in alike)
-        if wide or (raw and not is_alone):
-            seen, known = alike[0], trained[0]
-            validation = message("health.range", low=seen.get("min"), high=seen.get("max"))
-            training = message("health.range", low=known.get("min"), high=known.get("max"))
-            observed = message("health.validation_inputs_differ.scale", validation=validation, training=training)
-            return Outcome("warn", observed)
-        return None
-    return None
-
-
 @check("out_of_bounds_read", family="data", tier=1, needs=("loop",))
 def indices_inside(run: Run, signals: Signals) -> Outcome | None:
     """Whether an operation of paddle that does not check bounds was given an index outside its tensor.
