@@ -14,7 +14,7 @@ APART = 0.03
 _PARAMETERS, _VALUES = 8, 64
 
 
-class _Trained:
+class Way:
     """The way of some weights of a trained model: the first values, the last ones, and the sum of the way over time."""
 
     def __init__(self, module, shapes, places, values, step):
@@ -62,7 +62,7 @@ class WeightProgress:
             values = self._values([held[at] for at in places])
             if values:
                 shapes = [tuple(one.shape) for one in held]
-                self._trained[root.index] = _Trained(module, shapes, places, values, step)
+                self._trained[root.index] = Way(module, shapes, places, values, step)
 
     def evaluate(self, module, name, step):
         """Measures a model that is called without gradients, unless it was measured a few steps ago."""
