@@ -37,15 +37,7 @@ from labbook.health.rules import (
     validation,
     wiring,
 )
-from labbook.health.rules.data import (
-    batch_order,
-    image_scale,
-    input_data,
-    labels,
-    padding,
-    sequence_targets,
-    validation_inputs,
-)
+from labbook.health.rules.data import batch_order, image_scale, input_data, labels, padding, sequence_targets, splits
 from labbook.model.check import Check, CheckPages, CheckWording, Outcome, cases_of
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
@@ -69,7 +61,7 @@ _MODULES = (
     numeric,
     precision,
     input_data,
-    validation_inputs,
+    splits,
     sequence_targets,
     image_scale,
     labels,

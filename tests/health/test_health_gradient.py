@@ -365,21 +365,6 @@ def test_a_copy_that_is_left_behind(ask):
     assert asked(steps=200) is None and asked(steps=1) is None and asked(last=40) is None
 
 
-def test_an_average_near_the_first_weights(ask):
-    def asked(rows=((100, 0.01, 1.0), (190, 0.02, 0.999), (200, 0.03, 1.0)), **fields):
-        one = {"type": "Net", "copy": True, "steps": 3, "rows": [list(row) for row in rows], **fields}
-        return ask("averaged_weights_misused", signals={"loop": {"steps": 200, "evaluated_weights": [one]}})
-
-    assert asked().verdict == "warn" and "went 3 % of the way" in str(asked().observed)
-    assert asked(steps=150) is None, "a target network, or a teacher"
-    assert asked(rows=((190, 0.6, 1.0), (200, 0.7, 1.0))) is None, "an average that follows"
-    assert asked(rows=((190, 0.1, 0.7), (200, 0.1, 0.7))) is None, "an early snapshot"
-    assert asked(rows=((200, 0.0, 0.0),)) is None, "the first weights, for comparison"
-    assert asked(copy=False) is None, "the best weights are put into the trained model once"
-    later = ((110, 0.01, 1.0), (150, 0.02, 1.0), (200, 0.03, 1.0))
-    assert asked(rows=later, copy=False).verdict == "warn"
-
-
 @in_one_test(
     ("norms", "weight", "name", "verdict"),
     [

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from labbook.probe.inspection.split_profile import describe_tokens
+from labbook.probe.inspection.sequence_offsets import describe_tokens
 
 pytestmark = pytest.mark.pure
 COLOURS = ((0.48, 0.25), (0.45, 0.24), (0.30, 0.22))

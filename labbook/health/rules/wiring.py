@@ -332,7 +332,7 @@ def averages_follow(run: Run, signals: Signals) -> Outcome | None:
     """
     measured = signals.loop.get("evaluated_weights", [])
     # Not the steps of the loop, which are those of all optimizers.
-    seen = [row[0] for one in measured for row in one.get("rows", [])] + [
+    seen = [row[0] - 1 for one in measured for row in one.get("rows", [])] + [
         look.get("step", 0) for look in signals.tensors
     ]
     steps = int(max(seen, default=0))

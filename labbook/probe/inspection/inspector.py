@@ -5,7 +5,7 @@ from weakref import WeakSet
 from ..events.measurement_kinds import TENSORS
 from ..training.batch_fingerprints import Batch
 from .nested import first_tensor
-from .weight_progress import WeightProgress
+from .parameter_stats import WeightProgress
 
 MOST_MARKS = 512
 MOST_OPTIMIZERS = 16

@@ -12,8 +12,7 @@ from .missing_marks import ROWS as MARKED_ROWS
 from .missing_marks import marked_columns
 from .nested import tensors_in
 from .row_scaling import are_rows_scaled
-from .sequence_offsets import SHORTEST, padded_share, series_ahead, tokens_ahead
-from .split_profile import describe_tokens
+from .sequence_offsets import SHORTEST, describe_tokens, padded_share, series_ahead, tokens_ahead
 
 MOST_LEAVES = 16
 COLUMNS = 4096

@@ -2,7 +2,7 @@
 
 from ..inspection import model_inputs
 from ..inspection.model_inputs import CHANNELS, COLUMNS, FEW_IMAGES, PLANES, SHORTEST_ROW, TABLE_ROWS
-from ..inspection.split_profile import MOST_TOKENS, PARTS, SHORTEST
+from ..inspection.sequence_offsets import MOST_TOKENS, PARTS, SHORTEST_SERIES
 from ..training.batch_fingerprints import histogram
 
 
@@ -30,7 +30,7 @@ class ModelInputs(model_inputs.ModelInputs):
                 self._keep_table(view, fields, (model, path))
             elif view.ndim == 3 and view.shape[1] > 1 and role == "input":
                 self._keep_table(view[:, -1], fields, (model, path), last=True)
-            if view.ndim == 3 and view.shape[1] >= SHORTEST:
+            if view.ndim == 3 and view.shape[1] >= SHORTEST_SERIES:
                 size, long = -(-view.shape[1] // PARTS), view.astype("float64")
                 parts = [long[:, at : at + size] for at in range(0, view.shape[1], size)]
                 fields["parts"] = [[float(part.mean()), float(part.std())] for part in parts]

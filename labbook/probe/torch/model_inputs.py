@@ -2,7 +2,7 @@
 
 from ..inspection import model_inputs
 from ..inspection.model_inputs import CHANNELS, COLUMNS, FEW_IMAGES, PLANES, SHORTEST_ROW, TABLE_ROWS
-from ..inspection.split_profile import MOST_TOKENS, PARTS, SHORTEST
+from ..inspection.sequence_offsets import MOST_TOKENS, PARTS, SHORTEST_SERIES
 from ..training.batch_fingerprints import histogram
 
 
@@ -37,7 +37,7 @@ class ModelInputs(model_inputs.ModelInputs):
                 self._keep_table(leaf, fields, (model, path))
             elif leaf.dim() == 3 and leaf.shape[1] > 1 and role == "input":
                 self._keep_table(leaf[:, -1], fields, (model, path), last=True)
-            if leaf.dim() == 3 and leaf.shape[1] >= SHORTEST:
+            if leaf.dim() == 3 and leaf.shape[1] >= SHORTEST_SERIES:
                 parts = leaf.detach().to(self.torch.float32).tensor_split(PARTS, 1)
                 fields["parts"] = [[part.mean().item(), part.std(correction=0).item()] for part in parts]
         elif fields["integer"] and role != "label" and leaf.dim() == 2 and self.stats.is_plain(leaf) and leaf.numel():

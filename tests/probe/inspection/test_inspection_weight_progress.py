@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from labbook.probe.inspection.weight_progress import Way, compare_ways
+from labbook.probe.inspection.parameter_stats import Way, compare_ways
 
 pytestmark = pytest.mark.pure
 

@@ -1,7 +1,7 @@
 """Checks of the data that a model is trained on.
 
 - `input_data`: scale, normalisation and columns of the inputs, classes, samples in training and validation.
-- `validation_inputs`: inputs of validation that are prepared in another way.
+- `splits`: inputs of validation that are prepared in another way.
 - `image_scale`: images and labels that are scaled twice.
 - `labels`: range and balance of the labels, and what the loss makes of them.
 - `padding`: padding, attention masks and positions of sequences; `sequence_targets`: what a token model predicts.
