@@ -111,11 +111,10 @@ CLASSIC = (
 CHECKS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Check))
 """All checks, in the order of the modules and of the functions in them."""
 
-_WORST = ("fail", "warn", "note", "ok", "not observed")
+_WORST, _NOTES = ("fail", "warn", "note", "ok", "not observed"), 6
 _ALPHA = 0.01
 """Family-wise error rate: the chance that any of the tests with a stated null fires on a healthy run."""
 
-_NOTES = 6
 _RAISED_BY_EFFECT = ("accumulation_not_scaled", "frozen_at_random", "input_double_normalised")
 """Hints that are findings where an effect of theirs is found: all are right in other programs."""
 

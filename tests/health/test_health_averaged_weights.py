@@ -2,7 +2,7 @@
 
 
 def test_an_average_near_the_first_weights(ask):
-    def asked(rows=((100, 0.01, 1.0), (190, 0.02, 0.999), (200, 0.03, 1.0)), **fields):
+    def asked(rows=((99, 0.01, 1.0), (190, 0.02, 0.999), (200, 0.03, 1.0)), **fields):
         one = {"type": "Net", "copy": True, "steps": 3, "rows": [list(row) for row in rows], **fields}
         return ask("averaged_weights_misused", signals={"loop": {"steps": 200, "evaluated_weights": [one]}})
 
