@@ -127,7 +127,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
     """Returns the parameters at the last step at which most were inspected; empty when none was.
 
     Returns:
-        `step`, `left_out`, and `rows`: `name`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,
+        `step`, `left_out`, and `rows`: `name`, `model`, `shape`, `trainable`, `weight` and `gradient` (2-norms), `gradient_std`,
         `zero` (share of zeros in the gradient), `update` (norm of the update / norm of the weight), `bad`
         and `gradient_bad` (values that are not finite).
     """
@@ -148,6 +148,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
         "rows": [
             {
                 "name": p.name,
+                "model": p.model,
                 "shape": "x".join(map(str, p.shape)) or ("scalar" if p.module else ""),
                 "trainable": p.trainable,
                 "weight": _round_value(row.get("w")),

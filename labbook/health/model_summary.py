@@ -31,10 +31,10 @@ def summary(run: Run) -> dict[str, Any]:
     """Facts of the first process that trained; empty when none did.
 
     Returns:
-        Each only where it was observed. `models`: list of {`root`, `parameters`, `trainable`, `left_out` (rows),
-        `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`, `depth`, `input`, `output`
-        (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with all modules in it)}, `tree`:
-        see `model_tree`}. `flow`: list of {`name`, `gradient`,
+        Each only where it was observed. `models`: list of {`root`, `variable`, `model` (number), `parameters`,
+        `trainable`, `left_out` (rows), `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`,
+        `depth`, `input`, `output` (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with
+        all modules in it), `tied` (model and name of the module that has a parameter of it, too)}, `tree`: see `model_tree`}. `flow`: list of {`name`, `gradient`,
         `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
         they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
         `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`,
@@ -121,8 +121,11 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
     modules = [row for row in model.get("modules", []) if row.get("name") not in names]
     shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
     counts = count_parameters(model)
+    tied = _tied_modules(model, signals)
     return {
         "root": model.get("root", ""),
+        "variable": model.get("variable", ""),
+        "model": model.get("model", 0),
         "parameters": counts[""][0],
         "trainable": counts[""][1],
         "left_out": len(modules) - len(shown) + model.get("left_out", {}).get("modules", 0),
@@ -137,12 +140,29 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
                 "trainable": row.get("trainable", 0),
                 "total": counts.get(row.get("name", ""), (0, 0))[0],
                 "total_trainable": counts.get(row.get("name", ""), (0, 0))[1],
+                **({"tied": tied[row.get("name", "")]} if row.get("name", "") in tied else {}),
             }
             for row in shown
         ],
         "tree": model_tree(model, signals),
         "unobserved": model.get("left_out", {}).get("modules", 0),
     }
+
+
+def _tied_modules(model: Model, signals: Signals) -> dict[str, list[Any]]:
+    """Returns module -> the first one that has one of its parameters, too: number of its model, name."""
+    own = model.get("model", 0)
+    found = {_owner(name): [own, _owner(names[0])] for names in model.get("shared", []) for name in names[1:]}
+    names = {(each.get("model", 0), p.get("i", 0)): p.get("name", "") for each in signals.models for p in each.get("parameters", [])}
+    for parameter in model.get("parameters", []):
+        same = parameter.get("same")
+        if same:
+            found.setdefault(_owner(parameter.get("name", "")), [same[0], _owner(names.get(same, ""))])
+    return {module: place for module, place in found.items() if place != [own, module]}
+
+
+def _owner(parameter: str) -> str:
+    return parameter.rpartition(".")[0]
 
 
 def _deepest(modules: list[ModuleRow]) -> int:

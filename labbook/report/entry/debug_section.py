@@ -20,25 +20,43 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     """Returns the table of modules of the first models, without rows if no forward pass was seen.
 
     Returns:
-        `rows`: `name`, `type`, `shapes`, `parameters` (of the module and all in it); `more`: number of modules left
-        out.
+        `rows`: `name`, `type`, `shapes`, `parameters` (of the module and all in it), `tied` (module that has one of
+        them, too); `more`: number of modules left out.
     """
     models = as_rows(run.health.get("models"))[:_MOST_MODELS]
-    rows, more = [], 0
+    names, rows, more = _name_models(run), [], 0
     for model in models:
         known = as_rows(model.get("rows"))
         shown = _limit_depth(known, max(1, limits.rows // len(models)))
         more += len(known) - len(shown) + int(model.get("left_out") or 0)
         rows += [
             {
-                "name": shorten_middle(str(row.get("name") or "(root)"), limits.cell),
+                "name": shorten_middle(_within(names, model.get("model"), row.get("name")), limits.cell),
                 "type": str(row.get("type") or ""),
+                "tied": shorten_middle(_within(names, *row["tied"]), limits.cell) if row.get("tied") else "",
                 "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
                 "parameters": _parameters(row),
             }
             for row in shown
         ]
     return {"rows": rows, "more": more}
+
+
+def _name_models(run: Run) -> dict[Any, str]:
+    """Returns number of a model -> what the program calls it, else its number; empty for a single model."""
+    models = as_rows(run.health.get("models"))[:_MOST_MODELS]
+    names = [str(model.get("variable") or "") for model in models]
+    if len(models) < 2:
+        return {}
+    if len({*names} - {""}) < len(names):
+        names = [f"({at})" for at in range(1, len(names) + 1)]
+    return {model.get("model"): name for model, name in zip(models, names, strict=True)}
+
+
+def _within(names: Mapping[Any, str], model: object, module: object) -> str:
+    """Returns the name of a module or parameter, in its model where there are several: `G.0.weight`, `(1) 0.weight`."""
+    name, module = names.get(model, ""), str(module or "")
+    return f"{name}{' ' if name.startswith('(') else '.'}{module}" if name and module else name or module or "(root)"
 
 
 def _limit_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
@@ -150,6 +168,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if not layers and not weights:
         return None
     layer_rows, weight_rows = as_rows(layers.get("rows")), as_rows(weights.get("rows"))
+    names = _name_models(run) if len({row.get("model") for row in weight_rows}) > 1 else {}
     return {
         "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
         "layers": [
@@ -162,7 +181,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         ],
         "more_layers": max(0, len(layer_rows) - limits.rows) + int(layers.get("left_out") or 0),
         "step": numbers.count(int(weights.get("step") or 0)),
-        "weights": [_weight(row, limits) for row in weight_rows[: limits.rows]],
+        "weights": [_weight(row, names, limits) for row in weight_rows[: limits.rows]],
         "more_weights": max(0, len(weight_rows) - limits.rows) + int(weights.get("left_out") or 0),
     }
 
@@ -175,10 +194,10 @@ def _layer(look: Mapping[str, Any]) -> dict[str, Any]:
     return {**_spread_cells(look), "zero": share, "bad": int(look.get("bad") or 0)}
 
 
-def _weight(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+def _weight(row: Mapping[str, Any], names: Mapping[Any, str], limits: Limits) -> dict[str, Any]:
     zero = row.get("zero")
     return {
-        "name": shorten_middle(str(row.get("name") or ""), limits.cell),
+        "name": shorten_middle(_within(names, row.get("model"), row.get("name")), limits.cell),
         "shape": str(row.get("shape") or ""),
         "trainable": bool(row.get("trainable")),
         "weight": _number(row.get("weight")),
