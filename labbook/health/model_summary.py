@@ -34,12 +34,12 @@ def summary(run: Run) -> dict[str, Any]:
         Each only where it was observed. `models`: list of {`root`, `variable`, `model` (number), `parameters`,
         `trainable`, `left_out` (rows), `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`,
         `depth`, `input`, `output` (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with
-        all modules in it), `tied` (model and name of the module that has a parameter of it, too)}, `tree`: see `model_tree`}. `flow`: list of {`name`, `gradient`,
-        `weight`, `update` (medians over the dense steps, `None` when not measured)}, matrices in the order in which
-        they run. `phases`: phase -> seconds a step. `losses`: list of {`function`, `line`, `calls`, `classes`}.
-        `loaders`: list of {`dataset`, `length`, `batch_size`, `workers`, `shuffle`, `sampler`,
-        `alike` (equal ones of other data before it)}. `flight`: what the
-        flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
+        all modules in it), `tied` (model and name of the module that has a parameter of it, too)}, `tree`: see
+        `model_tree`}. `flow`: list of {`name`, `gradient`, `weight`, `update` (medians over the dense steps, `None`
+        when not measured)}, matrices in the order in which they run. `phases`: phase -> seconds a step.
+        `losses`: list of {`function`, `line`, `calls`, `classes`}. `loaders`: list of the fields in `_LOADER`, and
+        `alike` (equal ones of other data before it). `flight`: what the flight recorder found, without tensors.
+        `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
         `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
@@ -53,7 +53,7 @@ def summary(run: Run) -> dict[str, Any]:
         "loaders": [_loader(loader) for loader in signals.loaders[:8]],
         "autograd": _autograd(signals),
         "flight": _flight(signals.flight),
-        "batches": debug_output.batches(signals),
+        "batches": debug_output.batches(signals, in_phases=bool(run.facts("phases"))),
         "layers": debug_output.layers(signals),
         "weights": debug_output.parameters(signals),
     }
@@ -153,7 +153,11 @@ def _tied_modules(model: Model, signals: Signals) -> dict[str, list[Any]]:
     """Returns module -> the first one that has one of its parameters, too: number of its model, name."""
     own = model.get("model", 0)
     found = {_owner(name): [own, _owner(names[0])] for names in model.get("shared", []) for name in names[1:]}
-    names = {(each.get("model", 0), p.get("i", 0)): p.get("name", "") for each in signals.models for p in each.get("parameters", [])}
+    names = {
+        (each.get("model", 0), p.get("i", 0)): p.get("name", "")
+        for each in signals.models
+        for p in each.get("parameters", [])
+    }
     for parameter in model.get("parameters", []):
         same = parameter.get("same")
         if same:

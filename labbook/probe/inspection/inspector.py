@@ -170,7 +170,9 @@ class TensorInspector:
         known = {}
         for index, other in self._tables.items():
             if other is not table and other.is_described:
-                known.update((id(p), [index, at]) for at, p in enumerate(held() for held in other.held) if p is not None)
+                known.update(
+                    (id(p), [index, at]) for at, p in enumerate(held() for held in other.held) if p is not None
+                )
         table.same = [known.get(id(held())) for held in table.held]
 
     # batches

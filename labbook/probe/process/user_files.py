@@ -45,7 +45,6 @@ def _library_folders():
     return (library, real, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, *installed_folders())
 
 
-@functools.lru_cache(maxsize=None)
 def installed_folders():
     """Folders of `pip install --target` on the module path; the program's own folder is none, whatever is in it."""
     script, found = getattr(sys, "argv", [""])[0], []

@@ -43,13 +43,15 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
 
 
 def _name_models(run: Run) -> dict[Any, str]:
-    """Returns number of a model -> what the program calls it, else its number; empty for a single model."""
+    """Returns number of a model -> what the program calls it, else its number; empty where their classes tell."""
     models = as_rows(run.health.get("models"))[:_MOST_MODELS]
     names = [str(model.get("variable") or "") for model in models]
-    if len(models) < 2:
-        return {}
     if len({*names} - {""}) < len(names):
+        if len({model.get("root") for model in models}) == len(models):
+            return {}
         names = [f"({at})" for at in range(1, len(names) + 1)]
+    elif len(names) == 1:
+        return {}
     return {model.get("model"): name for model, name in zip(models, names, strict=True)}
 
 
@@ -87,8 +89,8 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns batches and DataLoaders, or `None` if no batch was seen.
 
     Returns:
-        `rows`: `phase`, `step`, `role`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard deviation),
-        `note` (classes, values that are not finite); `loaders`: the settings of the first loaders.
+        `rows`: `phase`, `step`, `part`, `role`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard
+        deviation), `note` (classes, values that are not finite); `loaders`: the settings of the first loaders.
     """
     found = as_rows(run.health.get("batches"))
     loaders = as_rows(run.health.get("loaders"))
@@ -99,6 +101,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             {
                 "phase": str(row.get("phase") or ""),
                 "step": numbers.count(int(row.get("step") or 0)),
+                "part": int(row.get("part") or 0),
                 **_leaf(row, limits),
                 **_spread_cells(row),
                 "classes": int(row.get("classes") or 0),

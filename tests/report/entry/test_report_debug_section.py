@@ -72,6 +72,21 @@ def test_every_model_is_in_the_table(runs, notebook):
     assert "and 4 more modules" in text
 
 
+@pytest.mark.parametrize(
+    ("variables", "names"), [(("G", "D"), ("G", "G.0", "D", "D.0")), (("", ""), ("(1)", "(1) 0", "(2)", "(2) 0"))]
+)
+def test_models_of_one_class_have_names_or_numbers(runs, notebook, variables, names):
+    rows = [{"name": "", "type": "Sequential", "depth": 0}, {"name": "0", "type": "Linear", "depth": 1}]
+    models = [{"root": "Sequential", "variable": v, "model": at, "rows": rows} for at, v in enumerate(variables)]
+    models[1] = {**models[1], "rows": [rows[0], {**rows[1], "parameters": 9, "trainable": 9, "tied": [0, "0"]}]}
+    weights = {"step": 1, "rows": [{"name": "0.weight", "model": at} for at in (0, 1)]}
+    health = {**HEALTH, "models": models, "weights": weights}
+    text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
+
+    assert all(f"| {name} | {'Linear' if '0' in name else 'Sequential'} |" in text for name in names)
+    assert f"| 9, shared with {names[1]} |" in text and f"| {names[3]}.weight (" in text
+
+
 def test_batches_and_loaders(runs, notebook):
     text = page(runs, notebook)
 
