@@ -131,7 +131,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
 
     Returns:
         `step`, `left_out`, and `rows`: `name`, `model`, `shape`, `trainable`, `weight` and `gradient` (2-norms),
-        `gradient_std`, `zero` (share of zeros in the gradient), `update` (norm of the update / norm of the weight), `bad`
+        `gradient_std`, `zero` (share of zeros in the gradient), `update` (its norm / norm of the weight), `bad`
         and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]

@@ -151,22 +151,15 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
 
 def _tied_modules(model: Model, signals: Signals) -> dict[str, list[Any]]:
     """Returns module -> the first one that has one of its parameters, too: number of its model, name."""
-    own = model.get("model", 0)
-    found = {_owner(name): [own, _owner(names[0])] for names in model.get("shared", []) for name in names[1:]}
-    names = {
-        (each.get("model", 0), p.get("i", 0)): p.get("name", "")
-        for each in signals.models
-        for p in each.get("parameters", [])
-    }
-    for parameter in model.get("parameters", []):
-        same = parameter.get("same")
-        if same:
-            found.setdefault(_owner(parameter.get("name", "")), [same[0], _owner(names.get(same, ""))])
+    rows = [(each.get("model", 0), row) for each in signals.models for row in each.get("parameters", [])]
+    owners = {(number, row.get("i", 0)): row.get("name", "").rpartition(".")[0] for number, row in rows}
+    own, found = model.get("model", 0), {}
+    for row in model.get("parameters", []):
+        if same := row.get("same"):
+            found[owners[own, row.get("i", 0)]] = [same[0], owners.get(same, "")]
+    for first, *others in model.get("shared", []):
+        found |= {name.rpartition(".")[0]: [own, first.rpartition(".")[0]] for name in others}
     return {module: place for module, place in found.items() if place != [own, module]}
-
-
-def _owner(parameter: str) -> str:
-    return parameter.rpartition(".")[0]
 
 
 def _deepest(modules: list[ModuleRow]) -> int:

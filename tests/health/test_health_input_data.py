@@ -397,16 +397,3 @@ def test_a_tiny_last_batch_under_batch_norm(ask, make_model):
     signals = {"loaders": ({**LOADER, "length": 641},), "prints": (epoch([0] * 641),)}
     assert ask("batch_size_irregular", signals={**signals, "models": (make_model("BatchNorm1d"),)}).verdict == "note"
     assert ask("batch_size_irregular", signals={**signals, "models": (make_model("Linear"),)}) is None
-
-
-def test_batches_with_targets_of_another_loss_do_not_count_as_its_classes(ask):
-    """As those of a contrastive loss in an earlier phase, whose targets are numbers of rows."""
-
-    def batch(step, high, counts):
-        leaf = {"path": "target", "role": "label", "integer": True, "shape": [64], "min": 0, "max": high}
-        return {"step": step, "phase": "train", "samples": 64, "leaves": [leaf], "labels": {"histogram": counts}}
-
-    earlier = batch(1, 511, {str(n): 1 for n in range(200)})
-    later = batch(9, 2, {"0": 40, "1": 40, "2": 40})
-    found = ask("class_imbalance", signals={"losses": (classifier(),), "batches": (earlier, later)})
-    assert (found.verdict, found.observed) == ("ok", "3 classes, 33 % to 33 %")

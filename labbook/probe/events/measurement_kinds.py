@@ -15,7 +15,8 @@ the root module, "" for itself.
 - `parameters` (<= 800, in the order of the tree): `module`: `i` of its module. `same`: [model, i] of a model with the
   same parameter that was described before; without one it is left out. `init`: null for a tensor without elements;
   `zero`: share; `bad`: values not finite; `rows_equal`: at least 2 rows along axis 0 for torch and conv weights, the
-  output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an initialiser -> how often it was called on this tensor before the first forward.
+  output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an initialiser
+  -> how often it was called on this tensor before the first forward.
 - `feeds` (<= 400): [[i, j], ...]: the tensor that module i returned is the very object that module j received, not
   written to in between; a dropout also counts as the module in front of it.
 - `shared`: [[name, ...]] names of one tensor. `repeated`: [name, module, times] of containers that hold one module

@@ -4,7 +4,6 @@ from weakref import WeakSet
 
 from ..events.measurement_kinds import TENSORS
 from ..training.batch_fingerprints import Batch
-from .model_lookup import variable_of
 from .nested import first_tensor
 
 MOST_MARKS = 512
@@ -152,7 +151,6 @@ class TensorInspector:
             return False
         table.is_described = root.shown = True
         self._link_parameters(table)
-        root.variable = variable_of(root.module())
         modules = self.modules if root.called and not self._hidden_reason(root) else None
         others = [other for other in self.roots.living_models() if other is not root]
         related = {

@@ -9,8 +9,6 @@ from ..process.gc_scan import live_instances
 from ..process.parsed_options import read_local_variables
 from ..process.user_files import is_user_file
 
-_MOST_FRAMES = 60
-
 
 def find_root(base, parameters, children, frozen, known=None, sweep=True):
     """The model of these parameters as `(module, whole)`; both `None` where there is none.
@@ -122,12 +120,9 @@ def class_name(module):
 
 
 def variable_of(module):
-    """What the program calls a model: a variable, else the attribute of an object that is one; "" where there is none.
-
-    Variables of the main module and of the outer functions come first: an inner one calls each model `net`.
-    """
+    """What the program calls a model: a variable, of outer functions first, else an attribute of one; "" if unknown."""
     frame, scopes = sys._getframe(1), []
-    while frame is not None and len(scopes) < _MOST_FRAMES:
+    while frame is not None:
         if is_user_file(frame.f_code.co_filename):
             scopes.insert(0, read_local_variables(frame))
         frame = frame.f_back
@@ -138,7 +133,8 @@ def variable_of(module):
             with suppress(AttributeError, TypeError):
                 held = object.__getattribute__(owner, "__dict__")  # past a property of a proxy
                 found += [*held.items(), *(held.get("_modules") or held.get("_sub_layers") or {}).items()]
-    return next((name for name, value in found if value is module and name != "self"), "")
+    names = (name for name, value in found if value is module and name != "self")
+    return next((name for name in names if name.isidentifier()), "")
 
 
 class TrainedModels:

@@ -8,7 +8,7 @@ from weakref import ref
 
 from ..events.measurement_kinds import MODEL
 from ..process.user_files import is_user_file
-from .model_lookup import children_of, class_name
+from .model_lookup import children_of, class_name, variable_of
 
 _LISTS = ("ModuleList", "LayerList", "Sequential")
 MOST_MODULES = 400
@@ -121,7 +121,7 @@ class Describer:
             MODEL,
             framework=self.FRAMEWORK,
             root=root.name,
-            variable=root.variable,
+            variable=variable_of(root.module()),
             model=root.index,
             modules=[self._module(at, name, held(), order, facts) for at, (name, held) in enumerate(table.listed)],
             parameters=[self._parameter(at, table, initial) for at in range(len(table.held))],

@@ -23,7 +23,6 @@ class RootModule:
         cached: Facts about it that hold between dense steps.
         hidden: As given.
         observer: What observes its calls, where the framework observes a model at a time.
-        variable: What the program calls it, "" where that is not known.
     """
 
     def __init__(self, module, index, stochastic, hidden):
@@ -39,7 +38,6 @@ class RootModule:
         self.shown = False
         self.hidden = hidden
         self.observer = None
-        self.variable = ""
 
     def module(self):
         """The module, `None` when it is gone."""

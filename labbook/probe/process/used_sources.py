@@ -81,10 +81,8 @@ def user_sources():
 def loaded_packages():
     """Returns the names of the installed top-level modules that are loaded."""
     loaded = [(name, str(getattr(module, "__file__", None))) for name, module in list(sys.modules.items())]
-    folders = installed_folders()
-    return sorted(n for n, file in loaded if "." not in n and ("-packages/" in file or file.startswith(folders)))[
-        :_MOST
-    ]
+    own = installed_folders()
+    return sorted(n for n, file in loaded if "." not in n and ("-packages/" in file or file.startswith(own)))[:_MOST]
 
 
 def _versions(packages):

@@ -31,9 +31,9 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
         more += len(known) - len(shown) + int(model.get("left_out") or 0)
         rows += [
             {
-                "name": shorten_middle(_within(names, model.get("model"), row.get("name")), limits.cell),
+                "name": shorten_middle(_qualify_name(names, model.get("model"), row.get("name")), limits.cell),
                 "type": str(row.get("type") or ""),
-                "tied": shorten_middle(_within(names, *row["tied"]), limits.cell) if row.get("tied") else "",
+                "tied": shorten_middle(_qualify_name(names, *row["tied"]), limits.cell) if row.get("tied") else "",
                 "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
                 "parameters": _parameters(row),
             }
@@ -46,16 +46,14 @@ def _name_models(run: Run) -> dict[Any, str]:
     """Returns number of a model -> what the program calls it, else its number; empty where their classes tell."""
     models = as_rows(run.health.get("models"))[:_MOST_MODELS]
     names = [str(model.get("variable") or "") for model in models]
-    if len({*names} - {""}) < len(names):
+    if len(names) == 1 or len({*names} - {""}) < len(names):
         if len({model.get("root") for model in models}) == len(models):
             return {}
         names = [f"({at})" for at in range(1, len(names) + 1)]
-    elif len(names) == 1:
-        return {}
     return {model.get("model"): name for model, name in zip(models, names, strict=True)}
 
 
-def _within(names: Mapping[Any, str], model: object, module: object) -> str:
+def _qualify_name(names: Mapping[Any, str], model: object, module: object) -> str:
     """Returns the name of a module or parameter, in its model where there are several: `G.0.weight`, `(1) 0.weight`."""
     name, module = names.get(model, ""), str(module or "")
     return f"{name}{' ' if name.startswith('(') else '.'}{module}" if name and module else name or module or "(root)"
@@ -200,7 +198,7 @@ def _layer(look: Mapping[str, Any]) -> dict[str, Any]:
 def _weight(row: Mapping[str, Any], names: Mapping[Any, str], limits: Limits) -> dict[str, Any]:
     zero = row.get("zero")
     return {
-        "name": shorten_middle(_within(names, row.get("model"), row.get("name")), limits.cell),
+        "name": shorten_middle(_qualify_name(names, row.get("model"), row.get("name")), limits.cell),
         "shape": str(row.get("shape") or ""),
         "trainable": bool(row.get("trainable")),
         "weight": _number(row.get("weight")),
