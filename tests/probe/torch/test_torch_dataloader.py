@@ -155,7 +155,6 @@ def test_the_state_of_a_generator_is_no_weight(run, healthy):
     assert [event["parameters"] for event in outcome.of("optimizer")] == [3]
 
 
-<<<<<<< HEAD
 BESIDE = """
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -169,7 +168,16 @@ for epoch in range(2):
     for loader in (val, test, DataLoader(parts[0], 8)):
         with torch.no_grad():
             for (x,) in loader: model(x)
-=======
+print(0)
+"""
+
+
+def test_equal_loaders_of_other_data_are_counted(run, healthy):
+    seen = healthy(run(BESIDE, fork="torch")).of("loader")
+    assert [loader["alike"] for loader in seen if not loader["shuffle"]] == [0, 1, 1, 1]
+    assert {loader["alike"] for loader in seen if loader["shuffle"]} == {0}
+
+
 IN_TRIALS = """
 import torch
 import labbook
@@ -181,19 +189,11 @@ for trial in range(2):
         for epoch in range(40):
             for (x,) in DataLoader(data, batch_size=8):
                 optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
->>>>>>> e564d507 (Count the classes and name the steps of each phase of a training)
 print(0)
 """
 
 
-<<<<<<< HEAD
-def test_equal_loaders_of_other_data_are_counted(run, healthy):
-    seen = healthy(run(BESIDE, fork="torch")).of("loader")
-    assert [loader["alike"] for loader in seen if not loader["shuffle"]] == [0, 1, 1, 1]
-    assert {loader["alike"] for loader in seen if loader["shuffle"]} == {0}
-=======
 def test_each_trial_has_the_loaders_that_it_iterates(run, healthy):
     outcome = healthy(run(IN_TRIALS, fork="torch"))
     counts = [sum(event["k"] == "loader" for event in process) for process in outcome.processes]
     assert sorted(counts)[-2:] == [32, 32]
->>>>>>> e564d507 (Count the classes and name the steps of each phase of a training)
