@@ -23,19 +23,22 @@ _CLASSES = 200
 """Classes of a batch that are written; where there are as many, there may be more."""
 
 
-def batches(signals: Signals) -> list[dict[str, Any]]:
+def batches(signals: Signals, in_phases: bool = False) -> list[dict[str, Any]]:
     """Returns the first and last batch of each phase, leaf by leaf.
 
     Returns:
-        Rows of `phase`, `step`, `leaf` (its path), `role`, `shape` (as "64x1x8x8"), `dtype`, `low`, `high`, `mean`,
+        Rows of `phase`, `step`, `part` (number of the optimizer whose steps these are, from 1, where the training has
+        several in turn; else 0), `leaf` (its path), `role`, `shape` (as "64x1x8x8"), `dtype`, `low`, `high`, `mean`,
         `std`, `bad` (values that are not finite), and `classes` (number of classes in the batch) for labels.
     """
     found = []
-    ignored = ignored_labels(signals)
+    ignored, ends = ignored_labels(signals), [end for _, end in signals.spans.values()] if in_phases else []
     for phase in ("train", "eval"):
         looks = [b for b in signals.batches if b.get("phase") == phase and b.get("leaves", [])]
         for batch in looks[:1] + looks[-1:] if len(looks) > 1 else looks:
-            found += _merge_labels([_leaf(batch, leaf, ignored) for leaf in batch.get("leaves", [])[:_LEAVES]])
+            part = min(len(ends), 1 + sum(end < batch.get("t", 0.0) for end in ends))
+            rows = [_leaf(batch, leaf, ignored) | {"part": part} for leaf in batch.get("leaves", [])[:_LEAVES]]
+            found += _merge_labels(rows)
     return found
 
 
@@ -124,19 +127,13 @@ def _look(module: Module, step: int) -> dict[str, Any]:
     return {**_tensor(row), "zero": _round_value(row.get("zero")), "training": row.get("training", False)}
 
 
-def model_numbers(signals: Signals) -> dict[int, int]:
-    """Returns the number of each model, from 1, in the order in which they were seen."""
-    keys = dict.fromkeys(model.get("model", 0) for model in signals.models)
-    return {key: number for number, key in enumerate(keys, 1)}
-
-
 def parameters(signals: Signals) -> dict[str, Any]:
     """Returns the parameters at the last step at which most were inspected; empty when none was.
 
     Returns:
-        `step`, `left_out`, and `rows`: `name`, `model` (its number where several have such a name, else 0), `shape`,
-        `trainable`, `weight` and `gradient` (2-norms), `gradient_std`, `zero` (share of zeros in the gradient),
-        `update` (norm of the update / norm of the weight), `bad` and `gradient_bad` (values that are not finite).
+        `step`, `left_out`, and `rows`: `name`, `model`, `shape`, `trainable`, `weight` and `gradient` (2-norms),
+        `gradient_std`, `zero` (share of zeros in the gradient), `update` (its norm / norm of the weight), `bad`
+        and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
     # Before a model has run through, the parameters of an optimizer have no names; later they are listed with theirs.
@@ -152,14 +149,13 @@ def parameters(signals: Signals) -> dict[str, Any]:
     names = Counter(p.name for p in seen)
     if len(names) < len(seen):  # of several models, each in its own order
         seen.sort(key=lambda p: p.model)
-    numbers = model_numbers(signals)
     return {
         "step": last,
         "left_out": max(0, len(seen) - _PARAMETERS),
         "rows": [
             {
                 "name": p.name,
-                "model": numbers.get(p.model, 0) if names[p.name] > 1 else 0,
+                "model": p.model,
                 "shape": "x".join(map(str, p.shape)) or ("scalar" if p.module else ""),
                 "trainable": p.trainable,
                 "weight": _round_value(row.get("w")),

@@ -33,15 +33,16 @@ def summary(run: Run) -> dict[str, Any]:
     """Facts of the first process that trained; empty when none did.
 
     Returns:
-        Each only where it was observed. `models`: list of {`root`, `number`, `parameters`, `trainable`, `left_out`
-        (rows), `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`, `depth`, `input`,
-        `output` (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with all modules in
-        it)}, `tree`: see `model_tree`}. `flow`: list of {`name`, `gradient`, `weight`, `update` (medians over the dense
-        steps, `None` when not measured)}, matrices in the order in which they run. `phases`: phase -> seconds a step.
-        `losses`: list of {`function`, `line`, `calls`, `classes`}. `loaders`: list of {`dataset`, `length`,
-        `batch_size`, `workers`, `shuffle`, `sampler`, `alike` (equal ones of other data before it), `share`, `ranks`}.
-        `flight`: what the flight recorder found, without tensors. `autograd`: {`step`, `operations`, `more`,
-        `unreachable`, `cut`}: see `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
+        Each only where it was observed. `models`: list of {`root`, `variable`, `model` (number), `parameters`,
+        `trainable`, `left_out` (rows), `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`,
+        `depth`, `input`, `output` (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with
+        all modules in it), `tied` (model and name of the module that has a parameter of it, too)}, `tree`: see
+        `model_tree`}. `flow`: list of {`name`, `gradient`, `weight`, `update` (medians over the dense steps, `None`
+        when not measured)}, matrices in the order in which they run. `phases`: phase -> seconds a step.
+        `losses`: list of {`function`, `line`, `calls`, `classes`}. `loaders`: list of the fields in `_LOADER`, and
+        `alike` (equal ones of other data before it). `flight`: what the flight recorder found, without tensors.
+        `autograd`: {`step`, `operations`, `more`, `unreachable`, `cut`}: see
+        `measurement_kinds.GRAPH`. `batches`, `layers`, `weights`: see `debug_output`.
     """
     if not run.signals:
         return {}
@@ -54,7 +55,7 @@ def summary(run: Run) -> dict[str, Any]:
         "loaders": [_loader(loader) for loader in signals.loaders[:8]],
         "autograd": _autograd(signals),
         "flight": _flight(signals.flight),
-        "batches": debug_output.batches(signals),
+        "batches": debug_output.batches(signals, in_phases=bool(run.facts("phases"))),
         "layers": debug_output.layers(signals),
         "weights": debug_output.parameters(signals),
     }
@@ -122,9 +123,11 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
     modules = [row for row in model.get("modules", []) if row.get("name") not in names]
     shown = [row for row in modules if row.get("depth", 0) <= _deepest(modules)][:_ROWS]
     counts = count_parameters(model)
+    tied = _tied_modules(model, signals)
     return {
         "root": model.get("root", ""),
-        "number": debug_output.model_numbers(signals)[model.get("model", 0)],
+        "variable": model.get("variable", ""),
+        "model": model.get("model", 0),
         "parameters": counts[""][0],
         "trainable": counts[""][1],
         "left_out": len(modules) - len(shown) + model.get("left_out", {}).get("modules", 0),
@@ -139,12 +142,26 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
                 "trainable": row.get("trainable", 0),
                 "total": counts.get(row.get("name", ""), (0, 0))[0],
                 "total_trainable": counts.get(row.get("name", ""), (0, 0))[1],
+                **({"tied": tied[row.get("name", "")]} if row.get("name", "") in tied else {}),
             }
             for row in shown
         ],
         "tree": model_tree(model, signals),
         "unobserved": model.get("left_out", {}).get("modules", 0),
     }
+
+
+def _tied_modules(model: Model, signals: Signals) -> dict[str, list[Any]]:
+    """Returns module -> the first one that has one of its parameters, too: number of its model, name."""
+    rows = [(each.get("model", 0), row) for each in signals.models for row in each.get("parameters", [])]
+    owners = {(number, row.get("i", 0)): row.get("name", "").rpartition(".")[0] for number, row in rows}
+    own, found = model.get("model", 0), {}
+    for row in model.get("parameters", []):
+        if same := row.get("same"):
+            found[owners[own, row.get("i", 0)]] = [same[0], owners.get(same, "")]
+    for first, *others in model.get("shared", []):
+        found |= {name.rpartition(".")[0]: [own, first.rpartition(".")[0]] for name in others}
+    return {module: place for module, place in found.items() if place != [own, module]}
 
 
 def _deepest(modules: list[ModuleRow]) -> int:

@@ -130,7 +130,7 @@ def test_models_with_equal_names_are_apart(signals):
     assert [(one.name, one.steps) for one in ratios] == [("update_ratio", (1, 9)), ("update_ratio.opt1", (1, 5, 9))]
     rows = debug_output.parameters(both)["rows"]
     weights = ("body.weight", "head.weight")
-    assert [(row["name"], row["model"]) for row in rows] == [(name, model) for model in (1, 2) for name in weights]
+    assert [(row["name"], row["model"]) for row in rows] == [(name, model) for model in (0, 1) for name in weights]
     assert {row["model"] for row in debug_output.parameters(signals)["rows"]} == {0}
 
 
@@ -172,3 +172,10 @@ def test_classes_of_a_target_are_counted_where_they_are_its_own(dtype, high, cla
     batch = {"step": 1, "phase": "train", "leaves": [target], "labels": {"histogram": {str(c): 1 for c in classes}}}
     (row,) = debug_output.batches(Signals("torch", batches=(batch,)))
     assert row["classes"] == count
+
+
+def test_a_batch_of_a_phase_has_its_number():
+    rows = [{"phase": "train", "step": step, "t": t, "leaves": [{"path": "0"}]} for step, t in ((1, 0.9), (18, 12.0))]
+    signals = Signals("torch", batches=tuple(rows), spans={0: (1.0, 9.0), 1: (10.0, 20.0)})
+    assert [row["part"] for row in debug_output.batches(signals, in_phases=True)] == [1, 2]
+    assert [row["part"] for row in debug_output.batches(signals)] == [0, 0]

@@ -135,3 +135,19 @@ def test_a_state_that_is_loaded_in_each_epoch(ask, make_series, loads, again, tr
         "parameters_initialised_again", make_series("loss", losses), signals={"loaded": events, "loop": {"steps": 100}}
     )
     assert (found and found.verdict) == verdict
+
+
+@in_one_test(("ratio", "verdict"), [(0.01, None), (0.0, "note")])
+def test_layers_that_an_earlier_optimizer_has_trained_are_not_at_their_random_weights(
+    ask, make_model, looks, ratio, verdict
+):
+    first, second = make_model("Linear", "Linear", "Linear"), make_model("Linear", "Linear", "Linear")
+    for number, parameter in enumerate(second["parameters"], 1):
+        parameter["trainable"] = number == 3
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
+        parameter["same"] = (0, parameter["i"])
+    second["model"] = 1
+    rows = [{"i": i, "w": 1.0, "g": 1.0, "ratio": ratio} for i in range(2)]
+    signals = {"models": (first, second), "tensors": looks(params=lambda _: rows)}
+    found = ask("frozen_at_random", signals=signals)
+    assert (found and found.verdict) == verdict

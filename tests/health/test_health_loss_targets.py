@@ -189,3 +189,18 @@ def test_a_decoder_that_gives_the_input_back(ask, make_series, decoded, verdict)
     batches = tuple({"step": step, "phase": "train", "leaves": leaves} for step in range(4))
     loss = make_series("loss", [3.0 - 2.99 * min(1.0, step / 60) for step in range(100)])
     assert ask("target_in_inputs", loss, signals={"batches": batches, "losses": losses}).verdict == verdict
+
+
+def test_batches_with_targets_of_another_loss_do_not_count_as_its_classes(ask):
+    """As those of a contrastive loss in an earlier phase, whose targets are numbers of rows."""
+
+    def batch(step, high, counts):
+        leaf = {"path": "target", "role": "label", "integer": True, "shape": [64], "min": 0, "max": high}
+        return {"step": step, "phase": "train", "samples": 64, "leaves": [leaf], "labels": {"histogram": counts}}
+
+    target = {"shape": [64], "min": 0, "max": 2}
+    loss = {"fn": "cross_entropy", "training": True, "calls": 50, "classes": 3, "observed": 20, "target": target}
+    earlier = batch(1, 511, {str(n): 1 for n in range(200)})
+    later = batch(9, 2, {"0": 40, "1": 40, "2": 40})
+    found = ask("class_imbalance", signals={"losses": (loss,), "batches": (earlier, later)})
+    assert (found.verdict, found.observed) == ("ok", "3 classes, 33 % to 33 %")

@@ -96,3 +96,19 @@ def test_single_forwards_of_a_teacher_on_training_batches_are_no_validation(ask,
     taught = [{"batches": batches, "loader": loader, "phases": n + 1} for n in range(5)]
     signals = {"evaluations": (*taught, *real), "prints": ({"phase": "train", "loader": 0},), "loop": {"steps": 90}}
     assert ask("eval_in_train_mode", signals=signals).observed == f"{phases} validation phases"
+
+
+@in_one_test(
+    ("kind", "root", "words"),
+    [
+        ("BatchNorm2d", "Net", "no dropout or batch normalisation in training mode"),
+        ("Linear", "Net", "no module behaves differently in evaluation mode"),
+        ("Linear", "Sequential", "no dropout or batch normalisation in training mode"),
+    ],
+)
+def test_a_container_in_training_mode_whose_modules_are_not(ask, kind, root, words):
+    layer = {"i": 0, "name": "norm", "type": kind, "order": 0}
+    evaluation = {"root": root, "batches": 1, "training": True, "stochastic": False, "phases": 1}
+    models = ({"model": 0, "root": "Net", "modules": [layer], "parameters": []},)
+    found = ask("eval_in_train_mode", signals={"evaluations": (evaluation,), "models": models, "loop": {"steps": 9}})
+    assert (found.verdict, found.observed) == ("ok", words)

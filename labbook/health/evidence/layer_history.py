@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -104,12 +104,14 @@ class Module:
 def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
     """All parameters of all models, in the order in which their modules ran."""
     found: dict[tuple[int, int], Parameter] = {}
+    known: dict[tuple[int, int], tuple[int, ...]] = {}
     for model in signals.models:
         key = model.get("model", 0)
         modules = {m.get("i", 0): m for m in model.get("modules", [])}
         for row in model.get("parameters", []):
             module = modules.get(row.get("module", 0), {})
             order = module.get("order")
+            known[key, row.get("i", 0)] = row.get("same", ())
             found[key, row.get("i", 0)] = Parameter(
                 name=row.get("name", ""),
                 shape=row.get("shape", ()),
@@ -128,6 +130,10 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
             if place not in found:
                 found[place] = Parameter(f"parameter {place[1]}", (), True, "", {}, {}, math.inf)
             found[place].history.append((step, look))
+    for place, (*same,) in known.items():
+        earlier = found.get((same[0], same[1])) if same else None
+        if earlier is not None and any(row.get("ratio") for _, row in earlier.history):
+            found[place] = replace(found[place], init={})  # what an earlier optimizer has changed is no initial value
     return tuple(sorted(found.values(), key=lambda p: p.order))
 
 

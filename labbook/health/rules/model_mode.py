@@ -87,9 +87,16 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if wrong:
         few = message("health.eval_in_train_mode.few", phases=phases, wrong=len(wrong))
         return Outcome("ok", few)
-    no_modes = all(e.get("training") and not e.get("stochastic") for e in signals.evaluations)
-    key = "health.eval_in_train_mode.no_modes" if no_modes else "health.eval_in_train_mode.ok"
-    return Outcome("ok", message(key, phases=phases))
+    if all(e.get("training") and not e.get("stochastic") for e in signals.evaluations):
+        # A container of modules in evaluation mode may be in training mode itself.
+        unknown = {e.get("root", "") for e in signals.evaluations} - {m.get("root", "") for m in signals.models}
+        key = "modes_off" if unknown or _has_modes(signals) else "no_modes"
+        return Outcome("ok", message(f"health.eval_in_train_mode.{key}"))
+    return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
+
+
+def _has_modes(signals: Signals) -> bool:
+    return any("BatchNorm" in m.type or ("Dropout" in m.type and m.options.get("p")) for m in modules_of(signals))
 
 
 def _has_trained_weights(signals: Signals) -> bool:
@@ -131,7 +138,7 @@ def _judge_unused_forwards(run: Run, signals: Signals) -> Outcome | None:
     followed = sum(calls.values()) == backwards + unused_losses or (passes and sum(calls.values()) <= backwards)
     if not followed or (unused_losses != forwards and not counted):
         return None
-    if not any("BatchNorm" in m.type or ("Dropout" in m.type and m.options.get("p")) for m in modules_of(signals)):
+    if not _has_modes(signals):
         return None
     if counted:
         return Outcome("warn", message("health.eval_in_train_mode.counted", batches=forwards, metric=metric))

@@ -85,12 +85,14 @@ class ParameterRow(TypedDict, total=False):
     trainable: bool
     module: Count
     init: InitialValues
+    same: tuple[Count, Count]
 
 
 class Model(Event, total=False):
     """A model, at its first training forward and when its parameters change."""
 
     root: str
+    variable: str
     model: Count
     modules: list[ModuleRow]
     parameters: list[ParameterRow]

@@ -63,6 +63,7 @@ class Optimizer(Event, total=False):
     parameters: Count
     trainable: Count
     dropout: list[Finite]
+    shared: tuple[Count, Count]
     thread: Count
     trial: Count
 

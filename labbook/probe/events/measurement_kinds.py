@@ -5,16 +5,18 @@ The rest, and what holds for all kinds, is in `protocol`.
 
 MODEL = "model"
 """A model, at its first training forward; once more when its parameters change (a new head, another dtype). `root`:
-class name. `model`: 0, 1, ... in this process. Names are those of the root module, "" for itself.
+class name. `variable`: what the program calls it, "" if unknown. `model`: 0, 1, ... in this process. Names are those of
+the root module, "" for itself.
 - `modules` (<= 400, in the order of the tree): `order`: place in the first forward, null when it was not called.
   `parameters`, `trainable`: elements of its own, without children. `options`: scalars only. `input`, `output`: at most
   4 tensors each; [] when not called. `view_of`: shape of an argument of the model, or of another module's output,
   the memory of which it was given as if the axes were in another order. `steps_read`, of recurrent layers:
   which time steps of its output other modules were given, -1 for anything else of it.
-- `parameters` (<= 800, in the order of the tree): `module`: `i` of its module. `init`: null for a tensor without
-  elements; `zero`: share; `bad`: values not finite; `rows_equal`: at least 2 rows along axis 0 for torch and conv
-  weights, the output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an
-  initialiser -> how often it was called on this tensor before the first forward.
+- `parameters` (<= 800, in the order of the tree): `module`: `i` of its module. `same`: [model, i] of a model with the
+  same parameter that was described before; without one it is left out. `init`: null for a tensor without elements;
+  `zero`: share; `bad`: values not finite; `rows_equal`: at least 2 rows along axis 0 for torch and conv weights, the
+  output axis for paddle's Linear, all bitwise equal; false for a tensor of one axis; `writes`: name of an initialiser
+  -> how often it was called on this tensor before the first forward.
 - `feeds` (<= 400): [[i, j], ...]: the tensor that module i returned is the very object that module j received, not
   written to in between; a dropout also counts as the module in front of it.
 - `shared`: [[name, ...]] names of one tensor. `repeated`: [name, module, times] of containers that hold one module

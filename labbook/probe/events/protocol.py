@@ -118,7 +118,8 @@ OPTIMIZER = "optimizer"
 """An optimizer took its first step. `options`: lr, momentum, weight_decay, ... A group has those options, such as
 weight_decay, in which groups differ. `trains`: number of its model, in the order of first steps; optimizers of one
 model share it. `root`: class of that model, "" where none is found. `tensors`: how many parameters the optimizer has.
-`dropout`: the different rates of the dropout modules of that model. `parameters`, `trainable`: elements of the model.
+`dropout`: the different rates of the dropout modules of that model. `parameters`, `trainable`: elements of the model;
+`shared`: those of both kinds that the model of an earlier optimizer has, too; without any it is left out.
 `thread`: identifier of a thread that is not the main one."""
 
 STEP = "step"

@@ -106,6 +106,10 @@ class DataLoaders:
         self.monitor = None
         self._emit = emit
         self._failed = failed
+        self.forget()
+
+    def forget(self):
+        """Begins anew, in a forked child or a trial: its event file has the loaders that it iterates over."""
         self._loaders = WeakKeyDictionary()
         self._iterators = WeakKeyDictionary()
         self._positions = []

@@ -69,6 +69,7 @@ class TensorInspector:
         self._root = self._stepped = self._given = None
         self.progress = WeightProgress(self)
         self.batches.forget()
+        self.loaders.forget()
         self.loading.forget()
         self.losses.forget()
         self.graphs.forget()
@@ -155,6 +156,7 @@ class TensorInspector:
         if table is None or table.is_described:
             return False
         table.is_described = root.shown = True
+        self._link_parameters(table)
         modules = self.modules if root.called and not self._hidden_reason(root) else None
         others = [other for other in self.roots.living_models() if other is not root]
         related = {
@@ -166,6 +168,16 @@ class TensorInspector:
         self._watch_flags(root, table)
         table.initial = None
         return True
+
+    def _link_parameters(self, table):
+        """Notes which parameters of a model another one has that was described before: [its number, theirs in it]."""
+        known = {}
+        for index, other in self._tables.items():
+            if other is not table and other.is_described:
+                known.update(
+                    (id(p), [index, at]) for at, p in enumerate(held() for held in other.held) if p is not None
+                )
+        table.same = [known.get(id(held())) for held in table.held]
 
     # batches
 

@@ -1,8 +1,13 @@
 """Finds the model behind an optimizer's parameters, once, among known modules or by a sweep over all objects."""
 
+import sys
+from contextlib import suppress
+from types import ModuleType
 from weakref import ref
 
 from ..process.gc_scan import live_instances
+from ..process.parsed_options import read_local_variables
+from ..process.user_files import is_user_file
 
 
 def find_root(base, parameters, children, frozen, known=None, sweep=True):
@@ -114,6 +119,24 @@ def class_name(module):
     return "(".join(names) + ")" * (len(names) - 1)
 
 
+def variable_of(module):
+    """What the program calls a model: a variable, of outer functions first, else an attribute of one; "" if unknown."""
+    frame, scopes = sys._getframe(1), []
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            scopes.insert(0, read_local_variables(frame))
+        frame = frame.f_back
+    scopes.insert(0, list(vars(sys.modules["__main__"]).items()))
+    found = [pair for scope in scopes for pair in scope if not pair[0].startswith("_")]
+    for _, owner in found[:]:
+        if not issubclass(type(owner), (type, ModuleType)):
+            with suppress(AttributeError, TypeError):
+                held = object.__getattribute__(owner, "__dict__")  # past a property of a proxy
+                found += [*held.items(), *(held.get("_modules") or held.get("_sub_layers") or {}).items()]
+    names = (name for name, value in found if value is module and name != "self")
+    return next((name for name in names if name.isidentifier()), "")
+
+
 class TrainedModels:
     """The models that optimizers train, as far as they still exist.
 
@@ -154,7 +177,8 @@ class TrainedModels:
 
         Returns:
             Fields of the `optimizer` event: `trains`, the number of the model, `root`, its class, `parameters` and
-            `trainable`, its elements, `dropout`, its rates, and `tensors`, how many parameters the optimizer has.
+            `trainable`, its elements, `dropout`, its rates, `tensors`, how many parameters the optimizer has, and
+            `shared`, elements that a model of another number has, too: parameters, trainable.
             Optimizers of one model have the same number, whatever part of it each trains.
         """
         for key, (owner, _) in list(self._facts.items()):
@@ -171,11 +195,14 @@ class TrainedModels:
         if root is not None and not facts["trainable"].keys() <= {id(p) for p in own}:
             facts["name"] = class_name(whole)  # the optimizer has a part of a layer: one of several of the model
         facts["trains"] = self._number(whole, {id(p) for p in own})
+        others = {key for n, held in self._roots if n != facts["trains"] for key in self._ids(held())}
+        shared = [sum(n for key, n in facts[of].items() if key in others) for of in ("parameters", "trainable")]
         facts["own"] = {id(p) for p in own}
         self._facts[id(optimizer)] = (ref(optimizer), facts)
         rates = dropout_rates(whole, self._children)
         return {
             **({"dropout": rates} if rates else {}),
+            **({"shared": shared} if shared[0] else {}),
             "trains": facts["trains"],
             "root": class_name(whole) if whole is not None else self._names.get(shapes, ""),
             "tensors": sum(id(p) in facts["parameters"] for p in own),

@@ -8,7 +8,7 @@ from weakref import ref
 
 from ..events.measurement_kinds import MODEL
 from ..process.user_files import is_user_file
-from .model_lookup import children_of, class_name
+from .model_lookup import children_of, class_name, variable_of
 
 _LISTS = ("ModuleList", "LayerList", "Sequential")
 MOST_MODULES = 400
@@ -29,6 +29,7 @@ class ModelTable:
         kinds: Number of a parameter -> the class of its module.
         key: Changes when the parameters do.
         initial: Their initial values, until the event is written.
+        same: For each parameter `[model, number]` of it in a model that was described before, or `None`.
         is_described: Whether the `model` event was written.
     """
 
@@ -43,6 +44,7 @@ class ModelTable:
         self.shared = {}
         self.repeated = []
         self.left = [0, 0]
+        self.same = []
         for name, one in self.named_modules(module):
             number = None
             if len(self.listed) < MOST_MODULES:
@@ -119,6 +121,7 @@ class Describer:
             MODEL,
             framework=self.FRAMEWORK,
             root=root.name,
+            variable=variable_of(root.module()),
             model=root.index,
             modules=[self._module(at, name, held(), order, facts) for at, (name, held) in enumerate(table.listed)],
             parameters=[self._parameter(at, table, initial) for at in range(len(table.held))],
@@ -153,6 +156,8 @@ class Describer:
         if parameter is None:
             return {"i": at, "name": table.names[at], "shape": [], "trainable": False, "module": None, "init": None}
         fields = {"i": at, "name": table.names[at], "trainable": self.is_trainable(parameter)}
+        if table.same[at] is not None:
+            fields["same"] = table.same[at]
         fields["module"] = table.owners[at]
         fields.update(self.stats.kind(parameter))
         fields["init"] = initial[at] if initial is not None else None

@@ -86,7 +86,7 @@ class ParsedOptions:
                 if code.co_name != "<module>" and is_user_file(code.co_filename):
                     bound = self._bound_names(code.co_filename, code.co_firstlineno)
                     self._local.update((name, value) for name, value in bound.items() if value is not None)
-                    for name, value in _read_variables(frame):
+                    for name, value in read_local_variables(frame):
                         if _holds_settings(name, value):
                             self._variable(name, value)
                         elif code.co_varnames[:1] == (name,) and hasattr(type(value), code.co_name):
@@ -175,7 +175,7 @@ class ParsedOptions:
         self._known.update(range(_MOST))
 
 
-def _read_variables(frame):
+def read_local_variables(frame):
     """Return the variables of a running function that are no classes, with their names.
 
     Before Python 3.13 the frame keeps a dictionary with all of them, and so the first batch and its output, as long as

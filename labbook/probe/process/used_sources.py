@@ -4,7 +4,7 @@ import os
 import sys
 
 from ..events import protocol
-from .user_files import is_user_file
+from .user_files import installed_folders, is_user_file
 
 _MOST = 400
 _MOST_BYTES = 400 * 1024
@@ -81,7 +81,8 @@ def user_sources():
 def loaded_packages():
     """Returns the names of the installed top-level modules that are loaded."""
     loaded = [(name, str(getattr(module, "__file__", None))) for name, module in list(sys.modules.items())]
-    return sorted(name for name, file in loaded if "." not in name and "-packages/" in file)[:_MOST]
+    own = installed_folders()
+    return sorted(n for n, file in loaded if "." not in n and ("-packages/" in file or file.startswith(own)))[:_MOST]
 
 
 def _versions(packages):

@@ -42,18 +42,19 @@ def display_path(file, folder):
 def _library_folders():
     library = os.path.dirname(os.__file__) + os.sep
     real = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
-    return (library, real, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, *_installed_folders())
+    return (library, real, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, *installed_folders())
 
 
-def _installed_folders():
+def installed_folders():
     """Folders of `pip install --target` on the module path; the program's own folder is none, whatever is in it."""
-    script = getattr(sys, "argv", [""])[0]
+    script, found = getattr(sys, "argv", [""])[0], []
     for folder in filter(None, sys.path):
         with contextlib.suppress(OSError):
             real = os.path.realpath(folder)
             is_own = real in (os.path.realpath(os.path.dirname(script)), os.path.realpath(os.curdir))
             if not is_own and any(name.endswith(".dist-info") for name in os.listdir(real)):
-                yield from {os.path.abspath(folder) + os.sep, real + os.sep}
+                found += [os.path.abspath(folder) + os.sep, real + os.sep]
+    return tuple(found)
 
 
 def read_source(path):

@@ -20,26 +20,53 @@ def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
     """Returns the table of modules of the first models, without rows if no forward pass was seen.
 
     Returns:
-        `rows`: `name`, `model` (number of the model, at the root of one of several), `type`, `shapes`, `parameters` (of
-        the module and all in it); `more`: number of modules left out.
+        `rows`: `name`, `model` (number of the model, at the root of one of several that the program does not name),
+        `type`, `shapes`, `parameters` (of the module and all in it), `tied` (module that has one of them, too); `more`:
+        number of modules left out.
     """
     models = as_rows(run.health.get("models"))[:_MOST_MODELS]
-    rows, more = [], 0
+    names, rows, more = _name_models(run), [], 0
     for model in models:
         known = as_rows(model.get("rows"))
         shown = _limit_depth(known, max(1, limits.rows // len(models)))
         more += len(known) - len(shown) + int(model.get("left_out") or 0)
         rows += [
             {
-                "name": shorten_middle(str(row.get("name") or "(root)"), limits.cell),
-                "model": int(model.get("number") or 0) if len(models) > 1 and not row.get("name") else 0,
+                "name": shorten_middle(_qualify_name(names, model.get("model"), row.get("name")), limits.cell),
+                "model": _number_of(names, model.get("model")) if not row.get("name") else 0,
                 "type": str(row.get("type") or ""),
+                "tied": shorten_middle(_qualify_name(names, *row["tied"]), limits.cell) if row.get("tied") else "",
                 "shapes": _arrow(str(row.get("input") or ""), str(row.get("output") or ""), limits),
                 "parameters": _parameters(row),
             }
             for row in shown
         ]
     return {"rows": rows, "more": more}
+
+
+def _name_models(run: Run) -> dict[Any, str | int]:
+    """Returns number of a model -> what the program calls it, or its number from 1; empty where classes tell."""
+    models = as_rows(run.health.get("models"))[:_MOST_MODELS]
+    names = [str(model.get("variable") or "") for model in models]
+    if len(names) == 1 or len({*names} - {""}) < len(names):
+        if len({model.get("root") for model in models}) == len(models):
+            return {}
+        return {model.get("model"): at for at, model in enumerate(models, 1)}
+    return {model.get("model"): name for model, name in zip(models, names, strict=True)}
+
+
+def _qualify_name(names: Mapping[Any, str | int], model: object, module: object) -> str:
+    """Returns the name of a module or parameter, with that of its model where there are several: `G.0.weight`."""
+    name, module = names.get(model, ""), str(module or "")
+    if not isinstance(name, str):
+        return module or "(root)"
+    return f"{name}.{module}" if name and module else name or module or "(root)"
+
+
+def _number_of(names: Mapping[Any, str | int], model: object) -> int:
+    """Returns the number of one of several models that the program does not name, else 0."""
+    name = names.get(model, 0)
+    return name if isinstance(name, int) else 0
 
 
 def _limit_depth(known: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
@@ -70,8 +97,8 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns batches and DataLoaders, or `None` if no batch was seen.
 
     Returns:
-        `rows`: `phase`, `step`, `role`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard deviation),
-        `note` (classes, values that are not finite); `loaders`: the settings of the first loaders.
+        `rows`: `phase`, `step`, `part`, `role`, `leaf`, `shape`, `dtype`, `range`, `spread` (mean and standard
+        deviation), `note` (classes, values that are not finite); `loaders`: the settings of the first loaders.
     """
     found = as_rows(run.health.get("batches"))
     loaders = as_rows(run.health.get("loaders"))
@@ -82,6 +109,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             {
                 "phase": str(row.get("phase") or ""),
                 "step": numbers.count(int(row.get("step") or 0)),
+                "part": int(row.get("part") or 0),
                 **_leaf(row, limits),
                 **_spread_cells(row),
                 "classes": int(row.get("classes") or 0),
@@ -153,6 +181,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if not layers and not weights:
         return None
     layer_rows, weight_rows = as_rows(layers.get("rows")), as_rows(weights.get("rows"))
+    names = _name_models(run) if len({row.get("model") for row in weight_rows}) > 1 else {}
     return {
         "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
         "layers": [
@@ -165,7 +194,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         ],
         "more_layers": max(0, len(layer_rows) - limits.rows) + int(layers.get("left_out") or 0),
         "step": numbers.count(int(weights.get("step") or 0)),
-        "weights": [_weight(row, limits) for row in weight_rows[: limits.rows]],
+        "weights": [_weight(row, names, limits) for row in weight_rows[: limits.rows]],
         "more_weights": max(0, len(weight_rows) - limits.rows) + int(weights.get("left_out") or 0),
     }
 
@@ -178,11 +207,11 @@ def _layer(look: Mapping[str, Any]) -> dict[str, Any]:
     return {**_spread_cells(look), "zero": share, "bad": int(look.get("bad") or 0)}
 
 
-def _weight(row: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+def _weight(row: Mapping[str, Any], names: Mapping[Any, str | int], limits: Limits) -> dict[str, Any]:
     zero = row.get("zero")
     return {
-        "name": shorten_middle(str(row.get("name") or ""), limits.cell),
-        "model": int(row.get("model") or 0),
+        "name": shorten_middle(_qualify_name(names, row.get("model"), row.get("name")), limits.cell),
+        "model": _number_of(names, row.get("model")),
         "shape": str(row.get("shape") or ""),
         "trainable": bool(row.get("trainable")),
         "weight": _number(row.get("weight")),

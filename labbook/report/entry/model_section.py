@@ -109,7 +109,9 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
     names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
     if len(names) == 1:
         return {**state, "models": len(models)}
-    totals = {name: sum(facts.get(name) or 0 for facts in models.values()) for name in ("parameters", "trainable")}
+    pairs = [(facts, facts.get("shared") or (0, 0)) for facts in models.values()]
+    kinds = enumerate(("parameters", "trainable"))
+    totals = {kind: sum((facts.get(kind) or 0) - shared[at] for facts, shared in pairs) for at, kind in kinds}
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
 
 

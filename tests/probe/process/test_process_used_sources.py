@@ -37,6 +37,17 @@ def test_installed_modules_that_the_user_imports_are_named(probed, python):
     assert set(event["packages"]) >= {"first", "inner", "second", "third"}
 
 
+def test_imported_packages_of_a_target_folder_are_named(probed, python):
+    for name in ("first", "second", "unused"):
+        probed.write(f"../target/{name}.py", "import second\n" if name == "first" else "")
+    probed.write("../target/first-1.0.dist-info/METADATA", "Name: first\nVersion: 1.0\n")
+    probed.write("train.py", "import os, sys\nimport first\n# import unused\n")
+    folder = os.path.join(str(probed.folder), "..", "target")
+    (event,) = probed(python, "train.py", PYTHONPATH=folder).of("sources")
+    assert event["imported"] == ["first"]
+    assert {"first", "second"} <= set(event["packages"]) and "unused" not in event["packages"]
+
+
 def test_variables_with_the_name_of_a_loaded_package_are_those_that_it_reads(monkeypatch):
     module = type(sys)("parl")
     module.__file__ = "/x/site-packages/parl/__init__.py"

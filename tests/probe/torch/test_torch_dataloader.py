@@ -197,3 +197,24 @@ def test_equal_loaders_of_other_data_are_counted(run, healthy):
     seen = healthy(run(BESIDE, fork="torch")).of("loader")
     assert [loader["alike"] for loader in seen if not loader["shuffle"]] == [0, 1, 1, 1]
     assert {loader["alike"] for loader in seen if loader["shuffle"]} == {0}
+
+
+IN_TRIALS = """
+import torch
+import labbook
+from torch.utils.data import DataLoader, TensorDataset
+data, model = TensorDataset(torch.arange(8.0)[:, None]), torch.nn.Linear(1, 1)
+for trial in range(2):
+    with labbook.trial():
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for epoch in range(40):
+            for (x,) in DataLoader(data, batch_size=8):
+                optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
+print(0)
+"""
+
+
+def test_each_trial_has_the_loaders_that_it_iterates(run, healthy):
+    outcome = healthy(run(IN_TRIALS, fork="torch"))
+    counts = [sum(event["k"] == "loader" for event in process) for process in outcome.processes]
+    assert sorted(counts)[-2:] == [32, 32]

@@ -335,3 +335,39 @@ def test_a_model_called_on_its_own_results_is_counted_as_chained(play):
 
 def test_optimizers_of_single_parameters_train_the_model_that_has_them_all(play):
     assert {event["model"] for event in play("ofeach").of("state") if event.get("model")} == {"ModuleDict"}
+
+
+PHASES = """
+import torch
+from torch import nn
+class Trainer:
+    def __init__(self):
+        self.critic = nn.Linear(8, 1)
+def pretrain(net):
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
+    for _ in range(4):
+        optimizer.zero_grad(); net(torch.randn(8, 4)).square().mean().backward(); optimizer.step()
+def probe(encoder):
+    encoder.requires_grad_(False)
+    model = nn.Sequential(encoder, nn.Linear(8, 2))
+    pretrain(model)
+def main():
+    encoder, trainer = nn.Linear(4, 8), Trainer()
+    pretrain(encoder)
+    probe(encoder)
+    optimizer = torch.optim.SGD(trainer.critic.parameters(), 0.1)
+    trainer.critic(torch.randn(8, 8)).mean().backward(); optimizer.step()
+main()
+print(0)
+"""
+
+
+def test_models_have_the_names_of_the_program_and_share_parameters(run, healthy):
+    outcome = healthy(run(PHASES, fork="torch"))
+    models = outcome.of("model")
+    assert [event["variable"] for event in models] == ["encoder", "model", "critic"]
+    assert [[p.get("same") for p in event["parameters"]] for event in models[:2]] == [
+        [None, None],
+        [[0, 0], [0, 1], None, None],
+    ]
+    assert [event.get("shared") for event in outcome.of("optimizer")] == [None, [40, 0], None]

@@ -67,15 +67,31 @@ def test_the_model_is_a_table_of_modules(runs, notebook):
 def test_every_model_is_in_the_table(runs, notebook):
     critic = {
         "root": "Critic",
-        "number": 2,
         "left_out": 1,
         "rows": [{"name": "", "type": "Critic", "depth": 0, "parameters": 0}],
     }
     health = {**HEALTH, "models": [*HEALTH["models"], critic]}
     text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
 
-    assert "| (root) (model 1) | Net | 8x3 → 8x2 |  |" in text and "| (root) (model 2) | Critic |  |  |" in text
+    assert "| (root) | Net | 8x3 → 8x2 |  |" in text and "| (root) | Critic |  |  |" in text
     assert "and 4 more modules" in text
+
+
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [(("G", "D"), ("G", "G.0", "D", "D.0")), (("", ""), ("(root) (model 1)", "0", "(root) (model 2)", "0"))],
+)
+def test_models_of_one_class_have_names_or_numbers(runs, notebook, variables, names):
+    rows = [{"name": "", "type": "Sequential", "depth": 0}, {"name": "0", "type": "Linear", "depth": 1}]
+    models = [{"root": "Sequential", "variable": v, "model": at, "rows": rows} for at, v in enumerate(variables)]
+    models[1] = {**models[1], "rows": [rows[0], {**rows[1], "parameters": 9, "trainable": 9, "tied": [0, "0"]}]}
+    weights = {"step": 1, "rows": [{"name": "0.weight", "model": at} for at in (0, 1)]}
+    health = {**HEALTH, "models": models, "weights": weights}
+    text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
+
+    assert all(f"| {name} | {'Linear' if '0' in name else 'Sequential'} |" in text for name in names)
+    assert f"| 9, shared with {names[1]} |" in text and f"| {names[3]}.weight (" in text
+    assert variables[0] or "| 0.weight (model 1) (" in text
 
 
 def test_batches_and_loaders(runs, notebook):
@@ -116,12 +132,6 @@ def test_a_sampler_gives_each_rank_a_share(runs, request, book, shown):
     loaders = [{"dataset": "Digits", "length": 600, "share": 300, "ranks": 2, "workers": 1, "shuffle": True}]
     run = dataclasses.replace(runs["finished"](), health={**HEALTH, "loaders": loaders})
     assert shown in entry_markdown(run, request.getfixturevalue(book))
-
-
-def test_parameters_of_models_with_equal_names_have_their_numbers(runs, notebook):
-    weights = {"step": 6, "rows": [{"name": "0.weight", "model": n, "trainable": True, "weight": n} for n in (1, 2)]}
-    text = entry_markdown(dataclasses.replace(runs["finished"](), health={**HEALTH, "weights": weights}), notebook)
-    assert "| 0.weight (model 1) |" in text and "| 0.weight (model 2) |" in text
 
 
 def test_layers_and_parameters(runs, notebook):

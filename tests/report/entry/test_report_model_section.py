@@ -45,6 +45,9 @@ def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts
     assert (rows["model"], rows["parameters"]) == ("Net, Probe", "200")
     rows = rows_of(*({**each, "root": "Net"} for each in two), captured={"phases": {"count": 2}}, **state)
     assert (rows["model"], rows["parameters"]) == ("Probe2", "100")  # the last of 2: pruned, or made anew
+    shared = ({**two[0]}, {**two[2], "trainable": 10, "shared": (90, 0)})
+    rows = rows_of(*shared, captured={"phases": {"count": 2}}, **state)
+    assert rows["parameters"] == "110", "a frozen encoder below a probe"
 
 
 def test_the_model_is_that_of_a_loss_which_is_called():

@@ -47,12 +47,20 @@ def label_counts(signals: Signals, phase: str = "train") -> Counter[str]:
     longest: Mapping[str, int] = max(counts, key=lambda h: sum(h.values()), default={})
     seen = Counter(longest)
     if not seen:
+        loss = find_classifier(signals)
         for batch in signals.batches:
-            if batch.get("phase") == phase:
+            if batch.get("phase") == phase and not _is_of_another_loss(batch, loss):
                 seen.update(batch.get("labels", {}).get("histogram", {}))
     for ignored in ignored_labels(signals):
         seen.pop(ignored, None)
     return Counter() if phase == "train" and _are_inputs(seen, signals) else seen
+
+
+def _is_of_another_loss(batch: Batch, loss: LossCall | None) -> bool:
+    """Whether a batch has targets of more classes than the classifier's loss, as one of another phase."""
+    classes = 0 if loss is None or loss.get("outside") else loss.get("classes", 0)
+    targets = [leaf for leaf in batch.get("leaves", []) if leaf.get("role") == "label"]
+    return classes > 0 and any(leaf.get("integer") and (leaf.get("max") or 0) >= classes for leaf in targets)
 
 
 def _are_inputs(seen: Iterable[str], signals: Signals) -> bool:
