@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from labbook.model.events.data_kinds import InputStatistics, Leaf
+from labbook.model.events.data_kinds import Leaf
 from labbook.model.events.field_types import Count, Finite, Options, Shape, Text
 from labbook.model.events.process_kinds import Event
 
@@ -211,7 +211,7 @@ class Evaluation(Event, total=False):
     accuracy: Finite
     renumbered: Finite
     samples: Count
-    inputs: InputStatistics
+    inputs: Leaf
     looks: list[Leaf]
     positions: list[list[int]]
     caches: list[CacheRow]

@@ -8,7 +8,7 @@ from itertools import chain
 
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.model.check import Outcome, check
-from labbook.model.events.data_kinds import InputStatistics, Leaf, Tokens
+from labbook.model.events.data_kinds import Leaf, Tokens
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -72,11 +72,11 @@ def _other_scale(signals: Signals, looks: Sequence[Leaf]) -> Message | None:
     return message("health.validation_inputs_differ.scale", validation=validation, training=training)
 
 
-def _is_raw(looks: Sequence[Leaf | InputStatistics]) -> bool:
+def _is_raw(looks: Sequence[Leaf]) -> bool:
     return all((one.get("min") or 0.0) >= 0 and (one.get("max") or 0.0) <= 1 for one in looks)
 
 
-def _is_centred(looks: Sequence[Leaf | InputStatistics]) -> bool:
+def _is_centred(looks: Sequence[Leaf]) -> bool:
     return max(one.get("min") or 0.0 for one in looks) < -0.5
 
 
