@@ -52,7 +52,7 @@ _RUNNING_BEST = frozenset({"best", "lowest", "highest", "last", "最佳", "最�
 
 COUNTERS = frozenset({
     "epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta", "runtime", "total_flos",
-    "num_input_tokens_seen",
+    "num_input_tokens_seen", "序号",
 })  # fmt: skip
 """What loggers write beside metrics: places in time, and the placeholder of Lightning's hyperparameters."""
 

@@ -128,6 +128,7 @@ def test_every_language_has_the_words_of_english_with_the_same_places():
     assert named <= {
         "title.title",
         "verdict.span",
+        "curves.epoch",
         "environment.python",
         "environment.gpus",
         "exception.in_rank",

@@ -90,8 +90,9 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if all(e.get("training") and not e.get("stochastic") for e in signals.evaluations):
         # A container of modules in evaluation mode may be in training mode itself.
         unknown = {e.get("root", "") for e in signals.evaluations} - {m.get("root", "") for m in signals.models}
-        key = "modes_off" if unknown or _has_modes(signals) else "no_modes"
-        return Outcome("ok", message(f"health.eval_in_train_mode.{key}"))
+        is_off = unknown or _has_modes(signals)
+        key = "health.eval_in_train_mode.modes_off" if is_off else "health.eval_in_train_mode.no_modes"
+        return Outcome("ok", message(key))
     return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
 
 

@@ -345,7 +345,7 @@ def averages_follow(run: Run, signals: Signals) -> Outcome | None:
             values = {"type": one.get("type", ""), "share": rows[-1][1], "steps": steps}
             observed = message("health.averaged_weights_misused.behind", **values)
             advice = message("health.averaged_weights_misused.behind_advice", decay=max(0.0, 1 - 10 / steps))
-            return Outcome("warn", observed, where={"step": int(rows[-1][0])}, advice=advice)
+            return Outcome("warn", observed, where={"step": int(rows[-1][0]) - 1}, advice=advice)
     return None
 
 

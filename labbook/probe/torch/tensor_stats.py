@@ -3,6 +3,7 @@
 Nothing here draws a number, records a graph, calls factory functions, or looks at tensors that are no plain memory.
 """
 
+from math import gcd
 from threading import local
 
 MOST = 4096
@@ -151,7 +152,10 @@ class TensorStats:
         if count <= most:
             return tensor.detach().as_strided((count,), (1,)).clone()
         blocks = most // run
-        return tensor.detach().as_strided((blocks, run), ((count - run) // (blocks - 1), 1)).reshape(-1)
+        step = (count - run) // (blocks - 1)
+        while gcd(step, tensor.shape[-1]) > 1:  # else the runs lie in the same columns of each row
+            step -= 1
+        return tensor.detach().as_strided((blocks, run), (step, 1)).reshape(-1)
 
     def flat(self, tensor, most):
         """At most about `most` of its elements, evenly strided, as one axis; a view where that is possible."""

@@ -131,6 +131,7 @@ class Watching:
     def __init__(self):
         self.monitor = self.without_modes = self.stats = self
         self.errors = []
+        self.progress = SimpleNamespace(evaluate=lambda *_: None)
 
     def failed(self, where, error):
         self.errors.append(error)
@@ -214,6 +215,7 @@ def test_copies_of_the_trained_model_are_followed(monkeypatch):
         stats=TensorStats(torch),
         calls=calls,
         followed_models=lambda: [root],
+        progress=SimpleNamespace(evaluate=lambda *_: None),
         monitor=SimpleNamespace(step=1, loop=SimpleNamespace(backwards=1)),
         adapter=SimpleNamespace(registry=SimpleNamespace(modules=lambda: None)),
         failed=lambda *error: pytest.fail(str(error)),

@@ -85,11 +85,15 @@ def _other_values(signals: Signals, trained: Sequence[Leaf], alone: bool) -> Mes
     seen = list(chain.from_iterable(e.get("looks", []) for e in signals.evaluations))
     if len(trained) < _FEWEST or len(seen) < 2:
         return None
-    for name in ("channels", "parts"):
+    turned = (
+        ("channels", "health.validation_inputs_differ.channels"),
+        ("parts", "health.validation_inputs_differ.parts"),
+    )
+    for name, key in turned:
         known, other = list(_rows(trained, name)), list(_rows(seen, name))
         if len(known) == len(trained) and len(other) == len(seen) and is_turned_round(known, other):
             means = {"training": _means(known), "validation": _means(other)}
-            return message(f"health.validation_inputs_differ.{name}", **means)
+            return message(key, **means)
     tokens = [leaf.get("tokens", Tokens()) for leaf in trained]
     others = [leaf.get("tokens", Tokens()) for leaf in seen]
     if not all(tokens) or not all(others) or sum(one.get("count", 0) for one in others) < _FEWEST_TOKENS:
