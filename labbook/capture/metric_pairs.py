@@ -151,8 +151,8 @@ class _NamedValues:
         self.values: dict[str, float] = {}
         self.running: set[str] = set()
         self.unsure: set[str] = set()
-        self.is_counted = bool(_PLACED.search(line) or _NUMBERED.match(line))
         self.is_placed = bool(_PLACED.search(line))
+        self.is_counted = self.is_placed or bool(_NUMBERED.match(line))
         self._line = line
         self._is_headed = self.is_counted or bool(_SPLIT_FIRST.match(line))
         self._end = 0

@@ -136,12 +136,8 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[ast.expr, ast
 
 def assigned_values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
     """Yield what a name is assigned within a scope, alone or in a tuple."""
-    for node in of_type(ast.walk(scope), ast.Assign):
-        for target in node.targets:
-            pairs = [(target, node.value)]
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs = list(zip(target.elts, node.value.elts, strict=False))
-            yield from (value for one, value in pairs if dotted_target(one) == name)
+    pairs = (pair for node in of_type(ast.walk(scope), ast.Assign) for pair in assigned_pairs(node))
+    yield from (value for one, value in pairs if value is not None and dotted_target(one) == name)
 
 
 def assigned_pairs(node: ast.Assign) -> list[tuple[ast.expr, ast.expr | None]]:

@@ -207,8 +207,9 @@ class TensorInspector:
     def evaluates(self, root, args, kwargs):
         """Looks at a forward that is no training forward, and at its first input where the phase is new."""
         self.look_at_inputs(args, kwargs)
-        if root.module() is not None:
-            self.progress.evaluate(root.module(), root.name, self._monitor.step)
+        module = root.module()
+        if module is not None:
+            self.progress.evaluate(module, root.name, self._monitor.step)
         self.before_evaluation(root)
 
     def look_at_inputs(self, args, kwargs):

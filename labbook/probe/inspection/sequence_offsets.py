@@ -55,14 +55,12 @@ def padded_share(tokens, shape):
         tokens: The numbers of the batch, in order.
         shape: Of the batch; rows are sequences.
     """
-    rows, columns = shape
-    ends = tokens[columns - 1 :: columns]
-    padding = max(set(ends), key=ends.count)
-    if rows < SHORTEST or ends.count(padding) < _MOST_ROWS * rows:
+    count, columns = shape
+    rows = [tokens[start : start + columns] for start in range(0, count * columns, columns)]
+    ((padding, ended),) = Counter(row[-1] for row in rows).most_common(1)
+    if count < SHORTEST or ended < _MOST_ROWS * count:
         return 0.0
-    starts = range(0, rows * columns, columns)
-    lengths = [next((at for at in range(columns, 0, -1) if tokens[start + at - 1] != padding), 0) for start in starts]
-    return 1.0 - sum(lengths) / len(tokens)
+    return 1.0 - sum(len(_without_end(row, padding)) for row in rows) / len(tokens)
 
 
 def _agree(tokens, target):

@@ -81,7 +81,7 @@ def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
 
 
 def _scheduler_of(run: Run, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the facts of the learning rate scheduler that was made for an optimizer of the first rank, or none."""
+    """Returns the facts of the learning rate scheduler of an optimizer; empty without one."""
     found = next((s.loop.get("scheduler", {}) for s in run.signals if s.framework == facts.get("framework")), {})
     return found.get(str(facts.get("index", "")), {})
 

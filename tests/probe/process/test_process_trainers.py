@@ -116,6 +116,6 @@ def test_fastai(run, healthy):
     assert optimizer["type"] == "adam_step of fastai" and optimizer["options"]["wd"] == 0.01
     rates = [event["lr"][0] for event in outcome.of("step") if event.get("lr")]
     assert len(rates) == 12 and max(rates) == approx(0.01, rel=0.1), "of the schedule, step by step"
-    told = [(loader["length"], loader["batch_size"], loader["shuffle"]) for loader in outcome.of("loader")]
-    assert told == [(48, 8, True), (16, 8, False)]
+    loaders = [(loader["length"], loader["batch_size"], loader["shuffle"]) for loader in outcome.of("loader")]
+    assert loaders == [(48, 8, True), (16, 8, False)]
     assert [phase["batches"] for phase in outcome.of("evaluation")] == [2, 2, 2]

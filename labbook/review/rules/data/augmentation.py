@@ -86,15 +86,27 @@ def _augmentation(code: Code, source: Source, call: ast.Call) -> str:
     return ""
 
 
+def calls_of_transform(code: Code, source: Source, func: ast.expr, *methods: str) -> list[ast.Call]:
+    """Return the calls in a function of the program, or in the `__call__` of its class, else in another of its methods.
+
+    Args:
+        methods: Their names, in this order.
+    """
+    own = code.class_named(source, func)
+    if own is None:
+        found = code.function_named(source, func)
+    else:
+        where, owner = own
+        found = next(filter(None, (code.method(where, owner, name) for name in ("__call__", *methods))), None)
+    nodes = reached_nodes(code, found[0], found[1].body) if found is not None else ()
+    return [one for _, one in nodes if isinstance(one, ast.Call)]
+
+
 def _draws(code: Code, source: Source, transform: ast.expr) -> bool:
     """Whether a transform is a function or an object of the program that is named as random and draws numbers."""
     for node in (one for one in made_of(code, source, transform) if isinstance(one, (ast.Name, ast.Call))):
         func = node.func if isinstance(node, ast.Call) else node
-        own = code.class_named(source, func)
-        found = code.method(*own, "__call__") if own is not None else code.function_named(source, func)
-        if found is None or not _RANDOM.search(last_name(func)):
-            continue
-        calls = [one for _, one in reached_nodes(code, found[0], found[1].body) if isinstance(one, ast.Call)]
+        calls = calls_of_transform(code, source, func) if _RANDOM.search(last_name(func)) else []
         seeded = any(is_call(one, *_SEEDED) and one.args for one in calls)  # by the index, for instance
         if not seeded and any(is_call(one, *DRAWS) for one in calls):
             return True

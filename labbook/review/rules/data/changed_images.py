@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from labbook.review.call_syntax import is_call
 from labbook.review.code_index import Code
 from labbook.review.expressions import names_in
-from labbook.review.gradient_flow import reached_nodes
 from labbook.review.loaders import LABELS
 from labbook.review.names import (
     SCOPES,
@@ -19,7 +18,7 @@ from labbook.review.names import (
     of_type,
     walk,
 )
-from labbook.review.rules.data.augmentation import DRAWS
+from labbook.review.rules.data.augmentation import DRAWS, calls_of_transform
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -92,12 +91,7 @@ def _moves_at_random(code: Code, source: Source, transform: ast.expr) -> bool:
         return True
     for where, node in makers:
         func = node.func if isinstance(node, ast.Call) else node
-        own = code.class_named(where, func)
-        found = (
-            code.method(*own, "__call__") or code.method(*own, "forward") if own else code.function_named(where, func)
-        )
-        nodes = reached_nodes(code, found[0], found[1].body) if found is not None else ()
-        calls = [one for _, one in nodes if isinstance(one, ast.Call)]
+        calls = calls_of_transform(code, where, func, "forward")
         if any(is_call(one, *DRAWS) for one in calls) and any(_MOVES.search(last_name(one.func)) for one in calls):
             return True
     return False
