@@ -24,7 +24,7 @@ _CLASSES = 200
 
 
 def batches(signals: Signals, in_phases: bool = False) -> list[dict[str, Any]]:
-    """Returns the first and last batch of each phase, leaf by leaf.
+    """Returns the first and last batch of each phase, of several trainings the first one, leaf by leaf.
 
     Returns:
         Rows of `phase`, `step`, `part` (number of the optimizer whose steps these are, from 1, where the training has
@@ -35,7 +35,7 @@ def batches(signals: Signals, in_phases: bool = False) -> list[dict[str, Any]]:
     ignored, ends = ignored_labels(signals), [end for _, end in signals.spans.values()] if in_phases else []
     for phase in ("train", "eval"):
         looks = [b for b in signals.batches if b.get("phase") == phase and b.get("leaves", [])]
-        for batch in looks[:1] + looks[-1:] if len(looks) > 1 else looks:
+        for batch in looks[:1] + (looks[1:][-1:] if not signals.trainings else []):  # the last is of another training
             part = min(len(ends), 1 + sum(end < batch.get("t", 0.0) for end in ends))
             rows = [_leaf(batch, leaf, ignored) | {"part": part} for leaf in batch.get("leaves", [])[:_LEAVES]]
             found += _merge_labels(rows)
@@ -138,8 +138,6 @@ def parameters(signals: Signals) -> dict[str, Any]:
     seen = [p for p in parameters_of(signals) if p.history]
     # Before a model has run through, the parameters of an optimizer have no names; later they are listed with theirs.
     seen = [p for p in seen if p.module] or seen
-    if signals.trainings:  # of each training alike: those of the last one
-        seen = list({(p.name, p.shape): p for p in seen}.values())
     if not seen:
         return {}
     # Several optimizers have steps of their own.

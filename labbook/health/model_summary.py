@@ -56,9 +56,9 @@ def summary(run: Run) -> dict[str, Any]:
         "autograd": _autograd(signals),
         "flight": _flight(signals.flight),
         "batches": debug_output.batches(signals, in_phases=bool(run.facts("phases"))),
-        "layers": debug_output.layers(signals),
-        "weights": debug_output.parameters(signals),
     }
+    if not run.trains_in_turn:  # steps of which training or phase these are would not be known
+        facts |= {"layers": debug_output.layers(signals), "weights": debug_output.parameters(signals)}
     return {name: value for name, value in facts.items() if value}
 
 

@@ -297,9 +297,7 @@ class Run:
         project: The project of the code, if it is not the notebook's own; see `labbook.capture.project`.
         sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
         packages: Installed top-level modules that the run loaded; empty if unknown.
-        sweep: Name of the sweep that the run is a trial of, or "".
         script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
-        artifacts: Files that were to be kept.
         parents: Earlier runs that wrote what this run read, one for each such file.
         resumed_from: Id of the run that wrote the checkpoint with which this training began, or "".
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
@@ -313,12 +311,9 @@ class Run:
         verdict_reason: Id of the symptom behind the verdict, one of `labbook.model.verdict.REASONS`, or "".
         asked: Requests of the user to the probe, and calls of `labbook.checks` by the program; see
             `labbook/record/run_from_journal/request_events.py`.
-        previous: Id of the previous run of the same script, or "".
-        rerun_of: Id of the run that it repeats, or "".
         symptoms: Ids of the symptoms of this run, the primary one first.
         families: Families of these, and of failures of which only the family is known.
         fingerprints: Fingerprints of its failures (`labbook.diagnosis.fingerprint`), the primary one first.
-        findings: Findings of the diagnosis, the cause first.
         imported_from: For a run of another tool: `tool`, `path`, `run` (its name there), `digest` of the imported data,
             `description`, `texts` (each with `tag`, `step`, `text`) and `pictures` (each with `tag`, `step`, `file`).
         unsure: Why no diagnosis is certain, one sentence, or "".
@@ -382,6 +377,11 @@ class Run:
         """Return the facts of a capture source; empty if it was not available."""
         found = self.captured.get(source)
         return found if isinstance(found, Mapping) and "unavailable" not in found else {}
+
+    @property
+    def trains_in_turn(self) -> bool:
+        """Whether it has several trainings, or phases of one, whose optimizers step one after another."""
+        return bool(self.facts("trainings") or self.facts("phases"))
 
     @property
     def captured_in(self) -> str:

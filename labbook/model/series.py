@@ -85,6 +85,12 @@ class Series:
         return self.steps[-1] if self.steps and self.axis in ("", "step") else None
 
 
+def join_series(series: Sequence[Series]) -> list[Series]:
+    """Returns one series with the values of all, of optimizers that step one after another; none of none."""
+    values = [value for one in series for value in one.values]
+    return [Series.of_values(series[0].name, series[0].source, range(1, len(values) + 1), values)] if values else []
+
+
 def unequal_steps(series: Sequence[Series], steps: int) -> tuple[int, ...]:
     """Returns the steps of each optimizer where several take turns unequally often, as those of a critic; else nothing.
 

@@ -20,7 +20,7 @@ from labbook.model.metric_kinds import (
     name_words,
 )
 from labbook.model.run import Run
-from labbook.model.series import Series
+from labbook.model.series import Series, join_series
 
 MEASURED_BY_PROBE = ("loss", "grad_norm", "lr", "step_time_s", "grad_scale", "update_ratio")
 """Series that the probe measures; all others are logged by the program."""
@@ -376,5 +376,6 @@ def step_time_series(run: Run) -> Series | None:
 
     Its median is the step time of the run: the first steps (compilation, warm-up) do not affect it.
     """
-    own = (s for s in run.series if s.name.split(".opt")[0] == "step_time_s" and s.rank in (None, 0))
+    own = [s for s in run.series if s.name.split(".opt")[0] == "step_time_s" and s.rank in (None, 0)]
+    own = join_series(own) if run.trains_in_turn else own
     return next((s for s in own if sum(map(math.isfinite, s.values)) >= _FEWEST_STEPS), None)

@@ -80,6 +80,11 @@ def test_first_and_last_batch_of_a_phase(signals):
     assert rows[0]["low"] == 0 and rows[0]["std"] == 0.2
 
 
+def test_the_last_batch_of_several_trainings_is_of_another_one(signals):
+    rows = debug_output.batches(replace(signals, trainings=((0.0, 1.0), (1.0, 2.0))))
+    assert {row["step"] for row in rows} == {1}
+
+
 def test_each_layer_at_the_first_and_the_last_look(signals):
     seen = debug_output.layers(signals)
 

@@ -1,6 +1,9 @@
 """What is kept for the pages is small, plain and in the order of the model."""
 
 import json
+from dataclasses import replace
+
+import pytest
 
 from labbook.health.model_summary import summary
 from labbook.model.run_json import run_from_json, run_to_json
@@ -21,6 +24,15 @@ def test_models_flow_and_losses(make_run, make_series, make_model, looks):
     assert found["flight"] == {"step": 3, "finding": "forward", "module": "a.b"}
     assert found["phases"] == {"forward": 0.01}
     assert "loaders" not in found
+
+
+@pytest.mark.parametrize("captured", [{"trainings": {"rows": [{}]}}, {"phases": {"count": 2}}])
+def test_tensors_of_one_of_several_trainings_or_phases_are_not_shown_as_those_of_the_run(
+    make_run, make_series, make_model, looks, captured
+):
+    signals = {"models": (make_model("Linear"),), "tensors": looks(params=lambda _: [{"i": 0, "g": 0.5, "w": 2.0}])}
+    run = make_run(make_series("loss", [1.0, 0.5]), signals=signals)
+    assert "weights" in summary(run) and "weights" not in summary(replace(run, captured=captured))
 
 
 def test_a_module_has_all_parameters_in_it_and_shared_ones_once(make_run, make_series):

@@ -6,12 +6,13 @@ import json
 import pytest
 
 from labbook.model.entry import Entry
-from labbook.model.run import FileUse, Process, Run
+from labbook.model.run import FileUse, Framework, Process, Run
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
 from labbook.report.entry.entry_front_matter import entry_meta
 from labbook.report.run_data import load_run, run_data
 from labbook.report.run_row import RunRow
+from labbook.report.series_choice import step_time_series
 from labbook.report.terminal_page import strip_markup
 
 RUN = Run(
@@ -31,6 +32,29 @@ RUN = Run(
     captured={"code": {"commit": "abc", "dirty": True}, "python": {"version": "3.11.7"}, "command": {"argv": []}},
 )
 PATH = "notes/runs/2026/11/21/20261121-153012-k3f9.md"
+
+
+def test_the_learning_rate_of_the_front_matter_is_the_highest_that_was_used():
+    """Not that of the constructor, which a warm-up or OneCycleLR replaces."""
+    optimizers = tuple({"type": "SGD", "index": at, "options": {"lr": 0.1}} for at in (0, 1))
+    rates = [
+        Series(name, "probe", (1, 9), values) for name, values in (("lr", (0.008, 0.2)), ("lr.group1", (0.01, 0.02)))
+    ]
+    run = dataclasses.replace(RUN, frameworks=(Framework("torch", "2", optimizers=optimizers),))
+    assert entry_meta(run, "t", {})["lr"] == [0.1]
+    assert entry_meta(dataclasses.replace(run, series=tuple(rates)), "t", {})["lr"] == [0.2, 0.02]
+
+
+@pytest.mark.parametrize(
+    ("captured", "median"), [({}, 1.0), ({"trainings": {"rows": [{}]}}, 3.0), ({"phases": {"count": 2}}, 3.0)]
+)
+def test_the_step_time_is_that_of_all_trainings(captured, median):
+    times = (
+        Series("step_time_s", "probe", (1, 2, 3), (1.0, 1.0, 1.0)),
+        Series("step_time_s.opt1", "probe", tuple(range(1, 8)), (3.0,) * 7),
+    )
+    found = step_time_series(dataclasses.replace(RUN, series=times, captured=captured))
+    assert found.median == median
 
 
 def test_a_whole_run_as_data():

@@ -59,6 +59,7 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
     series = [s for s in found if s.rank in (None, 0)] or found
     if not series:
         return unobserved(explain_missing(run, "loss"))
+    series = list({(s.steps, s.values): s for s in reversed(series)}.values())[::-1]  # optimizers may share one loss
     parts = []
     for each in series[:3]:
         span = message("health.from_to", first=each.values[0], last=each.values[-1])

@@ -7,7 +7,6 @@ import math
 from labbook.health.evidence.held_out_metrics import is_held_out, validation_losses
 from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
-from labbook.health.evidence.training_batches import training_loaders
 from labbook.health.evidence.training_kind import (
     acts_in_environment,
     has_opposed_optimizers,
@@ -83,17 +82,15 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
         return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
     if acts_in_environment(signals):
         return unobserved(message("health.not_observed.acting_forwards"))
-    phases = _count_phases(signals)
     if wrong:
-        few = message("health.eval_in_train_mode.few", phases=phases, wrong=len(wrong))
-        return Outcome("ok", few)
+        return Outcome("ok", message("health.eval_in_train_mode.few"))
     if all(e.get("training") and not e.get("stochastic") for e in signals.evaluations):
         # A container of modules in evaluation mode may be in training mode itself.
         unknown = {e.get("root", "") for e in signals.evaluations} - {m.get("root", "") for m in signals.models}
         is_off = unknown or _has_modes(signals)
         key = "health.eval_in_train_mode.modes_off" if is_off else "health.eval_in_train_mode.no_modes"
         return Outcome("ok", message(key))
-    return Outcome("ok", message("health.eval_in_train_mode.ok", phases=phases))
+    return Outcome("ok", message("health.eval_in_train_mode.ok"))
 
 
 def _has_modes(signals: Signals) -> bool:
@@ -104,14 +101,6 @@ def _has_trained_weights(signals: Signals) -> bool:
     """Whether a model got all its weights from a file: what it puts out is used."""
     states = [e for e in signals.loaded if e.get("what") == "model"]
     return any(e.get("matched") and not e.get("missing_n") for e in states)
-
-
-def _count_phases(signals: Signals) -> int:
-    """Returns the number of validation phases, without single forwards on batches of the training: of a teacher."""
-    trained_on = training_loaders(signals)
-    taught = [e for e in signals.evaluations if e.get("batches") == 1 and e.get("loader") in trained_on]
-    phases = max(len(signals.evaluations), signals.evaluations[-1].get("phases", 0))
-    return phases - len(taught) or phases
 
 
 def _judge_unused_forwards(run: Run, signals: Signals) -> Outcome | None:

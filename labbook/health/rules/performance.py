@@ -13,6 +13,7 @@ from labbook.health.evidence.trend_tests import mann_kendall, median, robust_dev
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
 from labbook.model.run import Run
+from labbook.model.series import join_series
 from labbook.model.signals import Signals
 
 _PHASE_NAMES = {
@@ -22,9 +23,6 @@ _PHASE_NAMES = {
     "optimizer": message("health.phase.optimizer"),
     "other": message("health.phase.other"),
 }
-_WITH_CLOSURE = message("health.phase.closure")
-"""The phase of an optimizer that calls what the program gives it, as Lightning gives it its training step."""
-
 _WAIT_S = 0.01
 _WAIT_IN_ALL_S = 2.0
 _WORTH_S = 30.0
@@ -76,10 +74,11 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     wait = times.get("data", 0.0)
     longest = max(times, key=lambda name: times[name])
     # The medians of the phases do not add up to the median of the step, which is what the entry shows elsewhere, too.
-    total = next((s.median for s in process_series(run, signals, "step_time_s") if s.median), parts)
-    names = _PHASE_NAMES | ({"optimizer": _WITH_CLOSURE} if any(o.get("closure") for o in signals.optimizers) else {})
+    step_times = process_series(run, signals, "step_time_s")
+    step_times = join_series(step_times) if run.trains_in_turn else step_times
+    total = next((s.median for s in step_times if s.median), parts)
     phases = tuple(
-        message("health.step_time.phase", phase=names[name], share=t / parts, seconds=total * t / parts)
+        message("health.step_time.phase", phase=_PHASE_NAMES[name], share=t / parts, seconds=total * t / parts)
         for name, t in times.items()
         if t > 0
     )
@@ -89,9 +88,10 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
         busy = _load_of_others(run)
         return Outcome("warn" if long and not busy else "note", observed, (*phases, *_loader_facts(signals), *busy))
     share = times[longest] / parts
-    if own > _MOST_OWN * (parts + own):
+    has_closure = any(optimizer.get("closure") for optimizer in signals.optimizers)  # which runs other phases in it
+    if has_closure or own > _MOST_OWN * (parts + own):
         return Outcome("ok", message("health.step_time.median", seconds=total))
-    observed = message("health.step_time.longest", seconds=total, phase=names[longest], share=share)
+    observed = message("health.step_time.longest", seconds=total, phase=_PHASE_NAMES[longest], share=share)
     return Outcome("ok", observed, phases)
 
 

@@ -79,6 +79,7 @@ class Scheduler(TypedDict, total=False):
     """The scheduler of an optimizer's learning rate."""
 
     type: str
+    beside: list[str]
     options: Options
     steps: Count
     before_optimizer: Count

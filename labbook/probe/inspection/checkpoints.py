@@ -190,13 +190,15 @@ class Checkpoints:
             self._before[at] = steps
 
     def schedulers(self, index_of, steps_of):
-        """Index of an optimizer -> fields of its scheduler, the outermost one made for it.
+        """Index of an optimizer -> fields of its scheduler, the last one made for it.
+
+        `beside` names earlier ones that it does not hold, as one for the first epochs beside `SWALR`.
 
         Args:
             index_of: `index_of(optimizer)` gives its number, `None` when it has not stepped.
             steps_of: `steps_of(index)` gives its steps.
         """
-        fields = {}
+        fields, names = {}, {}
         for at, (held, begun) in enumerate(self._schedulers):
             scheduler = held()
             if scheduler is None:
@@ -205,8 +207,11 @@ class Checkpoints:
             index = index_of(optimizer) if optimizer is not None else None
             if index is None:
                 continue
+            beside = [name for one, name in names.get(index, ()) if not _holds(scheduler, one)]
+            names.setdefault(index, []).append((scheduler, type(scheduler).__name__))
             fields[index] = {
                 "type": type(scheduler).__name__,
+                **({"beside": list(dict.fromkeys(beside))} if beside else {}),
                 "options": _options(scheduler),
                 "steps": scheduler_steps(scheduler, begun),
                 "before_optimizer": self._before.get(at, 0),
@@ -328,6 +333,12 @@ def scheduler_steps(scheduler, begun):
         return max(int(epoch - begun), 0)
     count = getattr(scheduler, "_step_count", 1)
     return max(count - 1, 0)
+
+
+def _holds(scheduler, other):
+    """Whether a scheduler has another one, itself or in a list."""
+    values = vars(scheduler).values()
+    return any(one is other for value in values for one in (value if type(value) in (list, tuple) else (value,)))
 
 
 def _options(scheduler):

@@ -175,6 +175,7 @@ class FastPath:
         norm, local.norm = local.norm, None
         losses, backwards, _ = local.take(recorder)
         monitor.loop.steps += 1
+        monitor.step_sampler.unfollowed += 1
         monitor.inspector.release()
         monitor.phases.skip_step(now)
         if monitor.step_sampler.is_leading(recorder):
@@ -307,6 +308,7 @@ class FastPath:
         loop.train_grad += self._forwards
         self._backwards = self._forwards = 0
         left = len(held)
+        monitor.step_sampler.unfollowed += left
         for losses, rates, now in held:
             left -= 1
             loop.steps += 1

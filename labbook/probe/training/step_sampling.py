@@ -34,7 +34,7 @@ class StepSampler:
         follow_s: Cost of following a step in seconds, over the first steps of a round: the smaller of the last two
             rounds, because a dense step may fall on the border; 0 before.
         fast: Whether steps are so short that most of them are not followed.
-        fast_from: The first step for which that is so; 0 before.
+        unfollowed: Steps of optimizers that were not followed.
     """
 
     __slots__ = (
@@ -46,10 +46,10 @@ class StepSampler:
         "_spent",
         "_spoiled",
         "fast",
-        "fast_from",
         "follow_s",
         "step_s",
         "steps",
+        "unfollowed",
     )
 
     def __init__(self, now):
@@ -57,7 +57,7 @@ class StepSampler:
         self._early = (now, 0.0)
         self.step_s = self.follow_s = 0.0
         self.fast = False
-        self.fast_from = 0
+        self.unfollowed = 0
         self._lead = None
         self._misses = 0
         self._round_s = now
@@ -88,7 +88,6 @@ class StepSampler:
             looked: Whether tensors were inspected in it; the cost of following is then unknown.
         """
         self.steps += 1
-        was_fast = self.fast
         self._spoiled = self._spoiled or looked
         if self.steps == EARLY[0]:
             self._early, self._spoiled = (now, spent), False
@@ -105,8 +104,6 @@ class StepSampler:
             self.step_s = (now - self._round_s) / ROUND
             self._round_s = now
             self.fast = (self.fast or self.steps >= RESTS_FROM) and self.follow_s > DEAR * self.step_s
-        if self.fast and not was_fast:
-            self.fast_from = self.steps + 1
 
     def is_skipped(self):
         """Whether the next step is not followed, in a loop with very short steps."""
@@ -114,9 +111,9 @@ class StepSampler:
 
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
-        reason = "steps are short: after the first ones, %d of each %d are followed in full" % (AWAKE, ROUND)
         what = (
-            "details of most steps from step %d on, such as gradient norms (unless a clipping call gives them)"
-            % self.fast_from
+            "details of %d optimizer steps, such as gradient norms (unless a clipping call gives them)"
+            % self.unfollowed
         )
-        return what, reason if self.fast and self.steps >= self.fast_from else ""
+        reason = "steps are short: after the first ones, %d of each %d are followed in full" % (AWAKE, ROUND)
+        return what, reason if self.unfollowed else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,7 +36,7 @@ from labbook.model.run import (
 from labbook.record.run_from_journal.option_events import read_options
 from labbook.record.run_from_journal.ranks import exceptions_of, rank_of_process
 from labbook.record.run_from_journal.request_events import fold_requests, was_stopped
-from labbook.record.run_from_journal.series_events import fold_series
+from labbook.record.run_from_journal.series_events import fold_series, usual_passes
 from labbook.record.run_from_journal.signal_events import fold_signals
 from labbook.record.run_from_journal.training_order import steps_in_all
 from labbook.store.journal import ProcessEvents, events_of_kind
@@ -237,7 +236,7 @@ def _frameworks(processes: Sequence[ProcessEvents]) -> tuple[Framework, ...]:
         for optimizer in process.events_of_kind(Optimizer):
             name = optimizer.get("framework", "")
             if name in merged:
-                more = losses.get((name, optimizer.get("index", 0)), {})
+                more = losses.get(optimizer.get("index", 0), {})
                 merged[name] = _add_optimizer(merged[name], optimizer, more)
     merged = {name: _add_devices(framework) for name, framework in merged.items()}
     # A framework with an optimizer comes first: a program may import both and train with one.
@@ -272,23 +271,20 @@ def _merge_state(state: Facts, event: Facts) -> dict[str, Any]:
     return merged
 
 
-def _losses_by_optimizer(steps: Sequence[Step]) -> dict[tuple[str, int], dict[str, Any]]:
-    """Returns (framework, index of an optimizer) -> what is known of the losses of its steps.
+def _losses_by_optimizer(steps: Sequence[Step]) -> dict[int, dict[str, Any]]:
+    """Returns index of an optimizer -> what is known of the losses of its steps.
 
     `summed`: how many backward passes a loss usually adds up, where that is more than one; `losses`: their names in the
     program, where these are known.
     """
-    found: dict[tuple[str, int], tuple[Counter[int], dict[str, None]]] = {}
+    names: dict[int, dict[str, None]] = {}
     for event in steps:
-        key = (event.get("framework", ""), event.get("opt", 0))
-        counts, names = found.setdefault(key, (Counter(), {}))
-        counts[event.get("summed", 1)] += 1
-        names.update(dict.fromkeys(event.get("parts", {})))
-    known: dict[tuple[str, int], dict[str, Any]] = {}
-    for key, (counts, names) in found.items():
-        usual = counts.most_common(1)[0][0]
-        known[key] = ({"summed": usual} if usual > 1 else {}) | ({"losses": list(names)} if names else {})
-    return known
+        names.setdefault(event.get("opt", 0), {}).update(dict.fromkeys(event.get("parts", {})))
+    passes = usual_passes(steps)
+    return {
+        opt: ({"summed": passes[opt]} if passes[opt] > 1 else {}) | ({"losses": list(found)} if found else {})
+        for opt, found in names.items()
+    }
 
 
 def _add_optimizer(framework: Framework, event: Optimizer, losses: Facts) -> Framework:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -103,8 +104,10 @@ def _script(process: ProcessEvents) -> str:
 def _process_points(process: ProcessEvents) -> dict[tuple[str, str], _Points]:
     points: dict[tuple[str, str], _Points] = {}
     logged: dict[str, int] = {}
-    for event in process.events_of_kind(Step):
-        _add_step(points, event)
+    steps = process.events_of_kind(Step)
+    passes = usual_passes(steps)
+    for event in steps:
+        _add_step(points, event, passes[event.get("opt", 0)])
     for scalars in process.events_of_kind(Scalars):
         _add_scalars(points, scalars, logged)
     for (name, source), collected in list(points.items()):
@@ -124,7 +127,17 @@ def _repeats_first_group(key: tuple[str, str], points: _Points, all_points: Mapp
     return first is not None and first.steps == points.steps and first.values == points.values
 
 
-def _add_step(points: dict[tuple[str, str], _Points], event: Step) -> None:
+def usual_passes(steps: Sequence[Step]) -> dict[int, int]:
+    """Returns index of an optimizer -> backward passes that most of its steps add up; 1 where no number has most."""
+    counts: dict[int, Counter[int]] = {}
+    for event in steps:
+        counts.setdefault(event.get("opt", 0), Counter())[event.get("summed", 1)] += 1
+    most = {opt: (found.most_common(1)[0], found.total()) for opt, found in counts.items()}
+    return {opt: passes if 2 * count > total else 1 for opt, ((passes, count), total) in most.items()}
+
+
+def _add_step(points: dict[tuple[str, str], _Points], event: Step, passes: int) -> None:
+    """Adds the values of a step; no loss if it adds up more or fewer `passes` than most: the two do not compare."""
     step, opt, windows = event.get("step", 0), event.get("opt", 0), event.get("agg", {})
     suffix = f".opt{opt}" if opt else ""
     loss, loss_window = event.get("loss"), windows.get("loss")
@@ -132,6 +145,8 @@ def _add_step(points: dict[tuple[str, str], _Points], event: Step) -> None:
         loss, loss_window = event["step_loss"], windows.get("step_loss")
     if isinstance(loss, tuple):
         loss = sum(loss) if loss else math.nan
+    if passes > 1 and not windows and event.get("summed", 1) != passes and loss is not None and math.isfinite(loss):
+        loss = None
     for name, value, window in (
         ("loss", loss, loss_window),
         ("grad_norm", event.get("grad_norm"), windows.get("grad_norm")),

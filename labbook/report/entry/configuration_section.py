@@ -218,7 +218,9 @@ def resources_section(run: Run) -> dict[str, Any] | None:
 
 
 def _phases(run: Run) -> list[dict[str, Any]]:
-    """Returns the phases of a step, the longest first."""
+    """Returns the phases of a step, the longest first; none where a closure runs some of them in the optimizer."""
+    if any(facts.get("closure") for framework in run.frameworks for facts in framework.optimizers):
+        return []
     found = run.health.get("phases")
     phases = {k: v for k, v in found.items() if isinstance(v, (int, float))} if isinstance(found, Mapping) else {}
     parts = {name: phases[name] for name in ("data", "forward", "backward", "optimizer", "other") if name in phases}
@@ -226,8 +228,6 @@ def _phases(run: Run) -> list[dict[str, Any]]:
     if whole <= 0:
         return []
     shares = sorted(((seconds / whole, name) for name, seconds in parts.items() if seconds > 0), reverse=True)
-    if any(facts.get("closure") for framework in run.frameworks for facts in framework.optimizers):
-        shares = [(share, "closure" if name == "optimizer" else name) for share, name in shares]
     return [{"what": "phases", "parts": [{"name": name, "share": numbers.percent(share)} for share, name in shares]}]
 
 

@@ -175,12 +175,13 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     Returns:
         `steps`: the observed steps; `layers`: `name`, `type`, `looks` (for each step: `range`, `spread`, `zero`,
         `bad`); `weights`: `name`, `shape`, `weight`, `gradient`, `ratio` (update / weight), `zero`, `bad`; `step` of
-        those; `more_layers` and `more_weights`: numbers of rows left out.
+        those; `clipped`: whether their gradients were clipped before; `more_layers`, `more_weights`: rows left out.
     """
     layers, weights = _table(run.health.get("layers")), _table(run.health.get("weights"))
     if not layers and not weights:
         return None
     layer_rows, weight_rows = as_rows(layers.get("rows")), as_rows(weights.get("rows"))
+    clips = any(signals.loop.get("clip", {}).get("calls") for signals in run.signals)
     names = _name_models(run) if len({row.get("model") for row in weight_rows}) > 1 else {}
     return {
         "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
@@ -194,6 +195,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         ],
         "more_layers": max(0, len(layer_rows) - limits.rows) + int(layers.get("left_out") or 0),
         "step": numbers.count(int(weights.get("step") or 0)),
+        "clipped": clips,
         "weights": [_weight(row, names, limits) for row in weight_rows[: limits.rows]],
         "more_weights": max(0, len(weight_rows) - limits.rows) + int(weights.get("left_out") or 0),
     }

@@ -113,11 +113,18 @@ def _files(run: Run) -> dict[str, Any]:
 
 
 def _optimizers(run: Run) -> dict[str, Any]:
-    """Returns types and learning rates of the optimizers, each once, by which runs are found; empty without any."""
+    """Returns types and learning rates of the optimizers, each once, by which runs are found; empty without any.
+
+    The rate is the highest that was used: with a warm-up or OneCycleLR neither the first one nor that of the
+    constructor says how the model was trained. Where no step was measured it is that of the constructor.
+    """
     found = [library_optimizer(run, optimizer) for framework in run.frameworks for optimizer in framework.optimizers]
     types = dict.fromkeys(kind[:_MAX_NAME] for one in found if (kind := str(one.get("type") or "")))
     options = [facts for one in found if isinstance(facts := one.get("options"), Mapping)]
-    given = [facts[key] for facts in options for key in ("lr", "learning_rate") if key in facts]
+    used = [s for s in run.series if s.source == "probe" and base_name(s.name) == "lr"]
+    given: list[Any] = [listed_value(max(s.high or s.values)) for s in used] or [
+        facts[key] for facts in options for key in ("lr", "learning_rate") if key in facts
+    ]
     rates = dict.fromkeys(rate for rate in given if isinstance(rate, (int, float)) and math.isfinite(rate))
     lists = {"optimizer": list(types)[:_MAX_TAGS], "lr": list(rates)[:_MAX_TAGS]}
     return {name: values for name, values in lists.items() if values}

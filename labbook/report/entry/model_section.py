@@ -31,15 +31,19 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     models = [
         _model(
             f.name,
-            _add_up_models(f.state, f.optimizers)
-            if phases
-            else _without_stale(run, _name_called_model(f.state, called)),
+            _without_changed(
+                run,
+                _add_up_models(f.state, f.optimizers)
+                if phases
+                else _without_stale(run, _name_called_model(f.state, called)),
+            ),
             len(run.frameworks) > 1,
         )
         for f in run.frameworks
     ]
     shown = _optimizer_rows(run, limits)
-    rows = [row for model in models for row in model] + _loaded_row(run)
+    rows = [row for model in models for row in model if row["what"] != "parameters" or not _differ_in_size(run)]
+    rows += _loaded_row(run)
     modules = module_rows(run, limits)
     if not rows and not shown and not modules["rows"]:
         return None
@@ -124,6 +128,19 @@ def _without_stale(run: Run, state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**state, **{name: count - stale for name, count in counts.items()}}
 
 
+def _without_changed(run: Run, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the state of a framework without how much is trainable where layers are frozen or set free later on."""
+    sizes = {(f.name, o.get("trains"), o.get("trainable")) for f in run.frameworks for o in f.optimizers}
+    changes = len({size[:2] for size in sizes}) < len(sizes)
+    changes = changes or any(signals.loop.get("toggled_n") for signals in run.signals)
+    return {name: value for name, value in state.items() if name != "trainable"} if changes else state
+
+
+def _differ_in_size(run: Run) -> bool:
+    """Whether a program trained models of several sizes one after another: these are in the table of trainings."""
+    return any("parameters" in (row.get("params") or ()) for row in run.facts("trainings").get("rows") or ())
+
+
 def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the state of a framework with the name of the model that is called, instead of a module that holds it.
 
@@ -205,7 +222,8 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits, scheduler: Mapping[str,
         unused = {"lr"} if base and isinstance(options, Mapping) and options.get("lr") not in base else set()
         # Of a momentum that the scheduler changes, too, neither the first value nor that of the constructor holds.
         unused |= _CYCLED & own.keys()
-        shown = {k: v for k, v in shown.items() if k not in unused} | {"schedule": kind}
+        kinds = dict.fromkeys([*map(str, scheduler.get("beside") or ()), kind])
+        shown = {k: v for k, v in shown.items() if k not in unused} | {"schedule": " + ".join(kinds)}
     return {
         "type": str(facts.get("type") or ""),
         "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),

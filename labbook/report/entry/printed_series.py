@@ -20,7 +20,7 @@ def printed_otherwise(run: Run, series: Series) -> Series | None:
     share of the run, and half as many before and after. Source: chosen by us; 5 % beyond them, for most of at least 3.
     """
     printed = next((p for p in run.printed if p.name.lower() == series.name.lower() and series.source == "probe"), None)
-    if printed is None or run.captured.get("trainings") or run.captured.get("phases"):
+    if printed is None or run.trains_in_turn:
         return None  # of several trainings or phases it is not known which one prints a value
     values = [v for v in printed.values if math.isfinite(v)]
     lows, highs = series.low or series.values, series.high or series.values
@@ -41,7 +41,7 @@ def without_repeats(run: Run, series: Sequence[Series]) -> list[Series]:
     Of optimizers that share one loss, as those of Pyro do for each parameter, the loss and the learning rate are
     listed once.
     """
-    if not (run.captured.get("trainings") or run.captured.get("phases")):
+    if not run.trains_in_turn:
         shared = {(base_name(s.name), s.steps, s.values): s for s in reversed(series) if s.source == "probe"}
         series = [s for s in series if shared.get((base_name(s.name), s.steps, s.values), s) is s]
     logged = [s for s in series if s.source not in ("text", "probe") and metric_kind(s.name).quantity]

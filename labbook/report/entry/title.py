@@ -17,7 +17,7 @@ from labbook.report.ending_exception import ending_exception, place, shorten_pat
 from labbook.report.entry.diagnosis_section import user_location
 from labbook.report.entry.model_section import loss_names_of_optimizers
 from labbook.report.numbers import count, duration, number, pair
-from labbook.report.series_choice import find_primary_series, find_training_loss, first_nonfinite_step
+from labbook.report.series_choice import find_primary_series, find_training_loss, first_nonfinite_step, run_series
 from labbook.store.text.templates import words
 from labbook.store.text.words_files import fill
 
@@ -209,6 +209,9 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
         return fill(labels["one"], metric=name, last=last)
     # What the program logs is numbered as it likes, by episodes or epochs; numbers in text are no steps of a run.
     steps = series.last_step if series.source == "probe" or run.imported_from else run.steps
+    if steps and series.source == "probe":  # the last one may have no loss that compares with the others
+        rate = (series.name.replace("loss", "lr"), series.rank)
+        steps = max([steps, *(s.last_step or 0 for s in run_series(run) if (s.name, s.rank) == rate)])
     if not steps and not series.is_from_text:
         steps = series.last_step
     phases = run.captured.get("phases")
@@ -224,8 +227,7 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
 
 def _name_in_program(series: Series, run: Run) -> str:
     """Returns the name of a series; of one of several losses of one training that of the program: `lossD` of a GAN."""
-    facts = run.captured
-    name = "" if facts.get("phases") or facts.get("trainings") else loss_names_of_optimizers(run).get(series.name, "")
+    name = "" if run.trains_in_turn else loss_names_of_optimizers(run).get(series.name, "")
     return name if name.isidentifier() else series.name
 
 

@@ -136,6 +136,22 @@ for _ in range(3): net(torch.randn(5, 4)).sum().backward(); rule.step(); schedul
     assert (seen["0"]["type"], seen["0"]["steps"], seen["0"]["before_optimizer"]) == ("StepLR", 3, 0)
 
 
+@pytest.mark.parametrize(
+    ("last", "beside"),
+    [("SWALR(rule, 0.1)", ["StepLR"]), ("SequentialLR(rule, [first, StepLR(rule, 9)], [2])", None)],
+)
+def test_schedulers_that_the_last_one_does_not_hold_are_named(run, healthy, last, beside):
+    source = f"""
+from torch.optim.lr_scheduler import SequentialLR, StepLR
+from torch.optim.swa_utils import SWALR
+net = Net(); rule = torch.optim.SGD(net.parameters(), 0.1)
+first = StepLR(rule, 2); last = {last}
+for _ in range(3): net(torch.randn(5, 4)).sum().backward(); rule.step(); last.step()
+"""
+    seen = healthy(run(SCENE % source, fork="torch")).of("loop")[-1]["scheduler"]
+    assert seen["0"].get("beside") == beside
+
+
 def test_the_scheduler_of_a_later_training_counts_from_its_first_step(run, healthy):
     source = """
 for _ in range(12):

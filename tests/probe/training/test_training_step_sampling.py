@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from labbook.probe.training.step_sampling import StepSampler
+from labbook.probe.training.step_sampling import EARLY, StepSampler
 
 PROGRAM = """
 import importlib, sys
@@ -43,9 +43,8 @@ def test_steps_that_are_not_followed(probed, framework):
     done = probed(sys.executable, probed.write("train.py", PROGRAM), framework, OMP_NUM_THREADS="1")
     assert "refused" in done.out
     assert not done.of("probe_error"), done.of("probe_error")
-    assert any(one["what"].startswith("details of most steps from step ") for one in done.of("unobserved")), (
-        "they were followed"
-    )
+    missed = [one["what"] for one in done.of("unobserved") if one["what"].startswith("details of ")]
+    assert len(missed) == 1 and 1000 < int(missed[0].split()[2]) < 1301 - EARLY[0], "they were followed"
     loop = done.of("loop")[-1]
     assert loop["steps"] == 1301
     assert loop["losses_lonely"] == 0
@@ -54,10 +53,8 @@ def test_steps_that_are_not_followed(probed, framework):
     assert [one["outside"] for one in done.of("loss_call") if one["line"] == "train.py:20"] == [8]
 
 
-@pytest.mark.parametrize(("steps", "what"), [(192, ""), (193, "from step 193 on"), (512, "from step 193 on")])
-def test_unfollowed_steps_are_named_from_the_first_one_on(steps, what):
+def test_steps_that_were_all_followed_are_not_named():
     sampler = StepSampler(0.0)
-    for step in range(1, steps + 1):
+    for step in range(1, 600):
         sampler.end_of_step(now=0.001 * step, spent=0.0005 * step)
-    found, reason = sampler.left_out()
-    assert bool(reason) is bool(what) and (not what or what in found)
+    assert sampler.fast and not sampler.left_out()[1]

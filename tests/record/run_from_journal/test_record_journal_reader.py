@@ -107,10 +107,12 @@ def test_the_loss_of_a_step_is_the_sum_of_those_that_were_stepped_on():
     framework = {"k": "framework", "name": "torch"}
 
     steps = [{**step(at, [1.0, 2.0]), **accumulated} for at in range(1, 4)]
-    run = run_of(process(framework, *optimizers, *steps, step(4, 1.5), window, cleared))
+    rest = [step(4, 1.5), {**step(5, [1.0, 2.0, 3.0]), "step_loss": 6.0, "summed": 3}, step(6, float("nan"))]
+    run = run_of(process(framework, *optimizers, *steps, *rest, window, cleared))
 
     loss = series(run, "loss")
-    assert loss.values == (3.0, 3.0, 3.0, 1.5, 3.0) and (loss.low[-1], loss.high[-1], loss.count) == (1.0, 4.0, 13)
+    assert loss.steps == (1, 2, 3, 6, 40), "a loss of more or fewer passes than usual does not compare with the others"
+    assert loss.values[-1] == 3.0 and (loss.low[-1], loss.high[-1], loss.count) == (1.0, 4.0, 13)
     assert series(run, "loss.opt1").values == (5.0,)
     assert [one.get("summed") for one in run.frameworks[0].optimizers] == [2, None]
 

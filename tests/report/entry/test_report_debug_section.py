@@ -217,5 +217,9 @@ def test_ranges_and_punctuation_are_in_the_language(runs, notebook_zh):
 def test_the_norm_of_gradients_is_that_before_clipping(runs, notebook, facts, shown):
     series = Series(name="grad_norm", source="probe", steps=(1, 2, 3), values=(9.0, 8.0, 7.0), count=3)
     run = dataclasses.replace(runs["finished"](), series=(series,), signals=(Signals("paddle", **facts),))
-    (row,) = [line for line in entry_markdown(run, notebook).splitlines() if line.startswith("| grad_norm |")]
+    weights = {"step": 3, "rows": [{"name": "0.weight", "weight": 2.0, "gradient": 0.5}]}
+    page = entry_markdown(dataclasses.replace(run, health={"weights": weights}), notebook)
+    (row,) = [line for line in page.splitlines() if line.startswith("| grad_norm |")]
     assert row.endswith(f"| 3 | {shown} |")
+    is_called = bool(run.signals[0].loop.get("clip", {}).get("calls"))
+    assert ("| gradient norm after clipping |" in page) == is_called, "in PaddlePaddle the optimizer clips later"

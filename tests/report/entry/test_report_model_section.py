@@ -50,6 +50,25 @@ def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts
     assert rows["parameters"] == "110", "a frozen encoder below a probe"
 
 
+@pytest.mark.parametrize(
+    ("optimizers", "fields"),
+    [
+        ((), {"signals": (Signals("paddle", loop={"toggled": ["0.weight"], "toggled_n": 1}),)}),
+        (({"trains": 0, "trainable": 9}, {"trains": 0, "trainable": 90}), {"captured": {"phases": {"count": 2}}}),
+    ],
+)
+def test_how_much_is_trainable_is_not_said_where_layers_are_set_free_later_on(optimizers, fields):
+    framework = Framework("paddle", "3", state={"parameters": 90, "trainable": 9}, optimizers=optimizers)
+    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), **fields)
+    (row,) = model_section(run, Limits())["rows"]
+    assert (row["value"], row["trainable"], row["all"]) == ("90", "", False)
+
+
+def test_parameters_of_trainings_that_differ_in_them_are_in_their_table_only():
+    trainings = {"trainings": {"rows": [{"params": {"parameters": size}} for size in (9, 90)]}}
+    assert "parameters" not in rows_of(parameters=90, trainable=90, captured=trainings)
+
+
 def test_the_model_is_that_of_a_loss_which_is_called():
     part = {"name": "model", "type": "Encoder", "depth": 1, "total": 100}
     noise = {"name": "likelihood", "type": "Likelihood", "depth": 1, "total": 1}
@@ -139,6 +158,7 @@ def test_the_rate_of_the_first_step_is_named_where_it_is_not_that_of_the_constru
         ({}, {}, "lr 0.1, betas (0.9, 0.99)"),
         ({"type": "StepLR", "options": {"base_lrs": [0.1]}}, {}, "lr 0.1, betas (0.9, 0.99), schedule StepLR"),
         ({"type": "ReduceLROnPlateau"}, {}, "lr 0.1, betas (0.9, 0.99), schedule ReduceLROnPlateau"),
+        ({"type": "SWALR", "beside": ["StepLR"]}, {}, "lr 0.1, betas (0.9, 0.99), schedule StepLR + SWALR"),
         ({"type": "OneCycleLR", "options": {"base_lrs": [0.02]}}, {"betas": [0.95, 0.99]}, "schedule OneCycleLR"),
     ],
 )

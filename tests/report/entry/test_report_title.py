@@ -82,6 +82,11 @@ def test_steps_of_one_of_several_optimizers_are_not_those_of_the_run(other, titl
     assert run_title(run_with(*losses, processes=(process,))) == f"a.py: finished, {title}"
 
 
+def test_steps_without_a_loss_that_compares_count():
+    series = (Series("loss", "probe", (1, 3), (2.0, 1.0)), Series("lr", "probe", (1, 2, 3, 4), (0.1,) * 4))
+    assert run_title(run_with(*series)) == "a.py: finished, loss 2 → 1 in 4 steps"
+
+
 def test_a_loss_that_is_no_number_is_the_news():
     loss = Series("loss", "probe", (1, 2, 3, 4), (2.0, math.nan, 1.0, math.nan))
     assert run_title(run_with(loss)) == "a.py: finished, loss is NaN since step 4"
