@@ -265,8 +265,8 @@ def _steps(points: _Points) -> tuple[tuple[int, ...], str]:
         if _ascending(steps):
             return tuple(steps), ""
         joined = _join_epochs(steps, [place.total for place in points.places])
-        if joined is not None:
-            return joined, ""
+        if joined is not None:  # without the length of an epoch the joined steps are none of the run
+            return joined, "" if all(place.total for place in points.places) else "number"
     is_result = len(points.places) == 1 and not points.places[0].is_named
     near = [place.near for place in points.places if place.near is not None]
     if len(near) == len(points.values) > 1 and _ascending(near):

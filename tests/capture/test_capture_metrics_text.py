@@ -388,6 +388,13 @@ def test_what_is_around_a_metric_says_of_which_data_it_is(text, found):
     assert {name: points[-1][1] for name, points in read(text).items()} == found
 
 
+@in_one_test(("of", "last_step"), [("", None), ("/30", 60)])
+def test_steps_that_begin_anew_are_none_of_the_run_without_the_length_of_an_epoch(of, last_step):
+    text = "".join(f"step [{step}{of}] mse {1 / step:.3f}\n" for step in (10, 20, 30, 10, 20, 30))
+    (series,) = metrics_from_console(text)
+    assert series.last_step == last_step
+
+
 def test_epochs_that_begin_anew_are_those_of_other_trainings():
     line = "fold {} epoch {} auc 0.9{}"
     (folds,) = metrics_from_console(

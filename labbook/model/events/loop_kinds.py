@@ -109,6 +109,7 @@ class Clipping(TypedDict, total=False):
     clipped: Count
     empty: Count
     scaled: Count
+    apart: Count
     limit: Finite
     kind: str
 

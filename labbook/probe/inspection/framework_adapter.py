@@ -129,6 +129,8 @@ class FrameworkAdapter:
                 local.clipped = True
                 scratch["local"] = clip.local
                 return clip.norm
+        if local.clips and self.monitor is not None:
+            self.monitor.loop.clip["apart"] += 1
         if not recorder.budget.is_due(recorder.step + 1) or self.probe.is_profiling or self.capturing():
             return None
         began = training.clock()

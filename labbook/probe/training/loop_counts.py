@@ -106,7 +106,7 @@ class LoopCounts:
         self.teachers = {}
         self.of = {}
         self.accumulation = {}
-        self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "limit": None, "kind": None}
+        self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "apart": 0, "limit": None, "kind": None}
         self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None, "stepped": 0, "raw": 0}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
         self.names = {"never_grad": [], "never_called": [], "outside": [], "toggled": [], "idle_flags": []}

@@ -64,6 +64,7 @@ class StepPhases:
         self._begun = now
         self._overhead = self._read_overhead()
         self._forget_collective()
+        self._forget_times()
 
     def step(self, now):
         """Return fields of the `step` record of the step that ends at `now`.
@@ -90,7 +91,11 @@ class StepPhases:
             if fields is None:
                 fields = {}
             fields["samples"] = self.samples
-            self.samples = 0
         self._skip = False
-        self.data = self.forward = self.backward = self.optimizer = 0.0
+        self._forget_times()
         return fields
+
+    def _forget_times(self):
+        """What was measured before a step that has no times is no part of the next one."""
+        self.samples = 0
+        self.data = self.forward = self.backward = self.optimizer = 0.0

@@ -11,6 +11,7 @@ from statistics import fmean, median_high
 from typing import Any, cast
 
 from labbook.model.events import KIND_NAMES
+from labbook.model.events.data_kinds import Loader
 from labbook.model.events.process_kinds import Event, UncaughtException
 from labbook.model.events.training_kinds import Optimizer, Scalars, Step
 from labbook.model.metric_kinds import choose_metric, metric_kind
@@ -215,15 +216,20 @@ def _model_sizes(trainings: Sequence[Training]) -> list[int]:
 
 
 def _batch_sizes(trainings: Sequence[Training]) -> list[int]:
-    """Returns the usual number of samples of a step of each training, 0 where unknown."""
+    """Returns the usual number of samples of a step of each training, 0 where unknown.
+
+    It is unknown where it is none that a loader was given: of data that are fewer than a batch, or of several forwards.
+    """
     sizes: list[int] = []
+    given: set[int] = set()
     for one in trainings:
         index = one.last_optimizer.get("index", 0)
         steps = one.process.events_of_kind(Step)
         found = [size for step in steps if step.get("opt", 0) == index and (size := step.get("samples", 0))] or [0]
         # Of two sizes the smaller one is that of the last batch of each epoch.
         sizes.append(int(max(found) if len(set(found)) <= _SIZES_OF_A_LOADER else median_high(found)))
-    return sizes
+        given |= {size for loader in one.process.events_of_kind(Loader) if (size := loader.get("batch_size", 0))}
+    return [size if not given or size in given else 0 for size in sizes]
 
 
 def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:

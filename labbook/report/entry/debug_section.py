@@ -183,11 +183,12 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     layer_rows, weight_rows = as_rows(layers.get("rows")), as_rows(weights.get("rows"))
     clips = any(signals.loop.get("clip", {}).get("calls") for signals in run.signals)
     names = _name_models(run) if len({row.get("model") for row in weight_rows}) > 1 else {}
+    named = _name_models(run) if len(as_rows(run.health.get("models"))) > 1 else {}  # layers are those of model 0
     return {
         "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
         "layers": [
             {
-                "name": shorten_middle(str(row.get("name") or row.get("type")), limits.cell),
+                "name": shorten_middle(_qualify_layer(named, row), limits.cell),
                 "type": str(row.get("type") or ""),
                 "looks": [_layer(look) for look in as_rows(row.get("looks"))],
             }
@@ -199,6 +200,13 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "weights": [_weight(row, names, limits) for row in weight_rows[: limits.rows]],
         "more_weights": max(0, len(weight_rows) - limits.rows) + int(weights.get("left_out") or 0),
     }
+
+
+def _qualify_layer(names: Mapping[Any, str | int], row: Mapping[str, Any]) -> str:
+    """Returns the name of a layer of the first model, with that of the model where it has one, or its class."""
+    if isinstance(names.get(0), str):
+        return _qualify_name(names, 0, row.get("name"))
+    return str(row.get("name") or row.get("type"))
 
 
 def _layer(look: Mapping[str, Any]) -> dict[str, Any]:

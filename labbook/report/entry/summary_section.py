@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from labbook.model.events.loop_kinds import Clipping
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, CheckResult, Run, is_launcher_error
 from labbook.model.series import Series
 from labbook.report import numbers
@@ -286,10 +287,12 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
 
 
 def _clips_norm(run: Run) -> bool:
-    """Whether the norm of gradients is limited, after the probe has measured it."""
+    """Whether gradients are clipped after the probe has measured their norm: those of all parameters at once."""
     options = (str(one.get("options", {}).get("grad_clip", "")) for s in run.signals for one in s.optimizers)
-    called = any(s.loop.get("clip", {}).get("kind") == "norm" for s in run.signals)
-    return called or any(option.startswith("ClipGradBy") for option in options)
+    clips = [s.loop.get("clip", Clipping()) for s in run.signals]
+    return any(clip.get("calls") and not clip.get("apart") for clip in clips) or any(
+        option.startswith("ClipGradBy") for option in options
+    )
 
 
 def _name_ended_by_mean(run: Run, shown: Sequence[Series]) -> str:

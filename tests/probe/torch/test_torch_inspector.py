@@ -371,3 +371,18 @@ def test_models_have_the_names_of_the_program_and_share_parameters(run, healthy)
         [[0, 0], [0, 1], None, None],
     ]
     assert [event.get("shared") for event in outcome.of("optimizer")] == [None, [40, 0], None]
+
+
+def test_norms_of_parts_that_were_clipped_apart_are_counted(probed):
+    source = """
+import torch
+parts = [torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)]
+rule = torch.optim.SGD([p for part in parts for p in part.parameters()], 0.1)
+for step in range(20):
+    rule.zero_grad(); parts[1](parts[0](torch.randn(4, 3))).sum().backward()
+    for part in parts if step < 15 else [torch.nn.ModuleList(parts)]:
+        torch.nn.utils.clip_grad_norm_(part.parameters(), 0.1)
+    rule.step()
+"""
+    clip = loop(probed(sys.executable, probed.write("train.py", source), OMP_NUM_THREADS="1"))["clip"]
+    assert (clip["calls"], clip["apart"]) == (35, 15)

@@ -25,3 +25,12 @@ def test_the_size_of_a_batch(sizes, usual):
     other = {"k": "step", "opt": 0, "samples": 500}
     training = SimpleNamespace(process=ProcessEvents("p", (other, *steps)), last_optimizer={"index": 1})
     assert str(_batch_sizes([training])) == f"[{usual}]"
+
+
+def test_the_size_of_data_that_are_fewer_than_a_batch_is_none_of_a_batch():
+    """As in a learning curve, whose trainings have one batch size."""
+    events = [{"k": "loader", "batch_size": 64}]
+    events += [{"k": "step", "opt": opt, "samples": size} for opt, size in ((0, 40), (1, 64), (1, 22))]
+    process = ProcessEvents("p", tuple(events))
+    trainings = [SimpleNamespace(process=process, last_optimizer={"index": index}) for index in (0, 1)]
+    assert _batch_sizes(trainings) == [0, 64]

@@ -51,5 +51,13 @@ def test_the_work_of_the_probe_is_no_part_of_the_rest_of_a_step():
     assert phases.step(2.0)["ph"][-2:] == (0.0, 8.0)
 
 
+def test_what_was_measured_before_a_step_without_times_is_no_part_of_the_next_one():
+    phases = StepPhases(lambda: 0.0)
+    phases.samples, phases.forward, phases.backward = 200, 0.5, 0.5
+    phases.skip_step(0.0)
+    phases.samples, phases.forward = 100, 0.25
+    assert phases.step(1.0) == {"ph": (0.0, 0.25, 0.0, 0.0, 0.75, 0.0), "samples": 100}
+
+
 def test_calls_are_counted_for_each_step():
     assert collective_calls(process(calls=4)) == dict.fromkeys(range(1, 9), 4)

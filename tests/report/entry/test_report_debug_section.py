@@ -86,10 +86,12 @@ def test_models_of_one_class_have_names_or_numbers(runs, notebook, variables, na
     models = [{"root": "Sequential", "variable": v, "model": at, "rows": rows} for at, v in enumerate(variables)]
     models[1] = {**models[1], "rows": [rows[0], {**rows[1], "parameters": 9, "trainable": 9, "tied": [0, "0"]}]}
     weights = {"step": 1, "rows": [{"name": "0.weight", "model": at} for at in (0, 1)]}
-    health = {**HEALTH, "models": models, "weights": weights}
+    layers = {"steps": [1], "rows": [{"name": "0", "type": "Linear", "looks": [{}]}]}
+    health = {**HEALTH, "models": models, "weights": weights, "layers": layers}
     text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
 
     assert all(f"| {name} | {'Linear' if '0' in name else 'Sequential'} |" in text for name in names)
+    assert text.count(f"| {names[1]} | Linear |") == 2, "in the table of modules and in that of layer outputs"
     assert f"| 9, shared with {names[1]} |" in text and f"| {names[3]}.weight (" in text
     assert variables[0] or "| 0.weight (model 1) (" in text
 
@@ -211,6 +213,8 @@ def test_ranges_and_punctuation_are_in_the_language(runs, notebook_zh):
     [
         ({"optimizers": ({"options": {"grad_clip": "ClipGradByGlobalNorm 5.0"}},)}, "probe, before clipping"),
         ({"loop": {"clip": {"calls": 9, "kind": "norm"}}}, "probe, before clipping"),
+        ({"loop": {"clip": {"calls": 9, "kind": "value"}}}, "probe, before clipping"),
+        ({"loop": {"clip": {"calls": 9, "kind": "norm", "apart": 9}}}, "probe"),
         ({"loop": {"clip": {"calls": 0, "kind": None}}}, "probe"),
     ],
 )
