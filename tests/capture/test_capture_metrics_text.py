@@ -388,18 +388,12 @@ def test_what_is_around_a_metric_says_of_which_data_it_is(text, found):
     assert {name: points[-1][1] for name, points in read(text).items()} == found
 
 
-@in_one_test(("of", "last_step"), [("", None), ("/30", 60)])
-def test_steps_that_begin_anew_are_none_of_the_run_without_the_length_of_an_epoch(of, last_step):
-    text = "".join(f"step [{step}{of}] mse {1 / step:.3f}\n" for step in (10, 20, 30, 10, 20, 30))
-    (series,) = metrics_from_console(text)
-    assert series.last_step == last_step
-
-
 def test_epochs_that_begin_anew_are_those_of_other_trainings():
     line = "fold {} epoch {} auc 0.9{}"
-    (folds,) = metrics_from_console(
-        "\n".join(line.format(fold, epoch, epoch) for fold in (1, 2) for epoch in (1, 2, 3))
-    )
+    (folds,) = metrics_from_console("\n".join(line.format(fold, n, n) for fold in (1, 2) for n in (1, 2, 3)))
     assert folds.starts == (0, 3)
-    (one,) = metrics_from_console("\n".join(line.format(1, epoch, epoch) for epoch in (1, 2, 3)))
+    (one,) = metrics_from_console("\n".join(line.format(1, n, n) for n in (1, 2, 3)))
     assert one.starts == ()
+    for of, step in (("", None), ("/30", 60)):  # without the length of an epoch the steps are none of the run
+        (joined,) = metrics_from_console("".join(f"step [{n}{of}] mse {1 / n:.3f}\n" for n in (10, 20, 30) * 2))
+        assert joined.last_step == step

@@ -50,7 +50,8 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
         larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
         apart = len({o.get("trains") for o in signals.optimizers}) == len(signals.optimizers) > 1
         held = sum(o.get("tensors", 0) for o in signals.optimizers)
-        if total and (larger or (apart and held > total)) and len(signals.optimizers) > 1:
+        unknown = total and (larger or (apart and held > total)) and len(signals.optimizers) > 1
+        if run.trains_in_turn or unknown:
             return Outcome("ok", message("health.all"))  # the total is of the models at the end, of what is not frozen
         if total and larger and max(larger) > total:
             return Outcome("ok", message("health.all_followed", count=total, held=max(larger)))

@@ -14,6 +14,9 @@ SWEEPS_S = 0.6
 
 SWEEPS_SHARE = 0.01
 
+MOST_OF_ONE = 4
+"""Models that are looked for of one optimizer, such as an encoder and a decoder. Source: chosen by us."""
+
 
 class RootModules(root_modules.RootModules):
     """All outermost models of this process.
@@ -59,12 +62,18 @@ class RootModules(root_modules.RootModules):
         for root in self.living_models():
             if root.called and id(parameters[0]) in self.ids(root) and id(parameters[-1]) in self.ids(root):
                 return
-        # The optimizer may hold a part of what runs: then it is the whole that is called.
-        found, whole = self._find(parameters)
-        self._swept += self._clock() - now
-        for module in (whole, found):
-            if module is not None:
-                self.add(module)
+        for _ in range(MOST_OF_ONE):
+            # The optimizer may hold a part of what runs: then it is the whole that is called.
+            found, whole = self._find(parameters)
+            self._swept += self._clock() - now
+            now = self._clock()
+            for module in (whole, found):
+                if module is not None:
+                    self.add(module)
+            held = set(map(id, self.parameters_of(whole))) if whole is not None else ()
+            parameters = [p for p in parameters if id(p) not in held]
+            if not held or not parameters:
+                return
 
     def register(self, parameters):
         """Follows the models of parameters that no optimizer trains and a backward call reaches.

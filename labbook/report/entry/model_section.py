@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ _BY_HAND = "none of the framework"
 """How the type of an optimizer begins that the framework does not have. Source: `UpdatesByHand`."""
 _LOSS = re.compile("loss|likelihood|elbo|objective|criterion", re.IGNORECASE)
 _MOST_LOADED = 4
+_RATES = ("lr", "learning_rate")
 _CYCLED = {"betas", "momentum"}
 """Options that a scheduler such as OneCycleLR may set anew, besides `lr`."""
 _WHOLE = 0.95
@@ -79,9 +81,16 @@ def _optimizer_rows(run: Run, limits: Limits) -> list[dict[str, Any]]:
         named = [name for name in options if name in differing] if isinstance(options, Mapping) else []
         if isinstance(options, Mapping):
             facts = {**facts, "options": {name: value for name, value in options.items() if name not in named}}
-        row = _optimizer(facts, limits, _scheduler_of(run, facts)) | {"differing": named}
+        row = _optimizer(facts, limits, _scheduler_of(run, facts), _used_rates(run, facts)) | {"differing": named}
         found.setdefault(str(row), row | {"alike": 0})["alike"] += 1
     return list(found.values())
+
+
+def _used_rates(run: Run, facts: Mapping[str, Any]) -> list[float]:
+    """Returns the first and the highest learning rate of each parameter group of an optimizer."""
+    name = f"lr.opt{facts['index']}" if facts.get("index") else "lr"
+    series = [s for s in run.series if s.source == "probe" and s.name.partition(".group")[0] == name]
+    return [rate for one in series for rate in (one.values[0], max(one.high or one.values))]
 
 
 def _scheduler_of(run: Run, facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -206,7 +215,9 @@ def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[st
     return rows
 
 
-def _optimizer(facts: Mapping[str, Any], limits: Limits, scheduler: Mapping[str, Any]) -> dict[str, Any]:
+def _optimizer(
+    facts: Mapping[str, Any], limits: Limits, scheduler: Mapping[str, Any], used: Sequence[float]
+) -> dict[str, Any]:
     options = facts.get("options")
     groups = facts.get("groups")
     shown = {}
@@ -218,8 +229,11 @@ def _optimizer(facts: Mapping[str, Any], limits: Limits, scheduler: Mapping[str,
     own = _options_of_groups(options, groups)
     shown |= own
     if kind := str(scheduler.get("type") or ""):
-        base = scheduler.get("options", {}).get("base_lrs")
-        unused = {"lr"} if base and isinstance(options, Mapping) and options.get("lr") not in base else set()
+        # That of the constructor may be a factor only, or replaced.
+        used = [*used, *(scheduler.get("options", {}).get("base_lrs") or ())]
+        given = next((options[key] for key in _RATES if key in options), None) if isinstance(options, Mapping) else None
+        is_used = not used or given is None or any(math.isclose(given, rate, rel_tol=0.01) for rate in used)
+        unused = set() if is_used else set(_RATES)
         # Of a momentum that the scheduler changes, too, neither the first value nor that of the constructor holds.
         unused |= _CYCLED & own.keys()
         kinds = dict.fromkeys([*map(str, scheduler.get("beside") or ()), kind])

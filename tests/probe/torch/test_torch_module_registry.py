@@ -166,6 +166,18 @@ for _ in range(12):
     assert {one["optimizer_steps"] // 4 - one["steps"] for one in seen.values()} <= {0, 1}, seen
 
 
+def test_each_of_several_models_of_one_optimizer_is_described(run, healthy):
+    source = """
+import itertools
+one, two = (torch.nn.Sequential(torch.nn.Linear(3, 3)) for _ in range(2))
+rule = torch.optim.SGD(itertools.chain(one.parameters(), two.parameters()), 0.1)
+for _ in range(20):
+    rule.zero_grad(); (one(torch.randn(4, 3)) + two(torch.randn(4, 3))).sum().backward(); rule.step()
+"""
+    models = healthy(run(SCENE % source, fork="torch")).of("model")
+    assert {model["variable"] for model in models} == {"one", "two"}
+
+
 def test_modules_are_not_kept_alive(run, healthy):
     source = """
 import gc, json, sys, torch, weakref

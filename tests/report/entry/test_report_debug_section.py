@@ -91,7 +91,7 @@ def test_models_of_one_class_have_names_or_numbers(runs, notebook, variables, na
     text = entry_markdown(dataclasses.replace(runs["finished"](), health=health), notebook)
 
     assert all(f"| {name} | {'Linear' if '0' in name else 'Sequential'} |" in text for name in names)
-    assert text.count(f"| {names[1]} | Linear |") == 2, "in the table of modules and in that of layer outputs"
+    assert text.count(f"| {names[1]} | Linear |") > 1, "in the table of modules and in that of layer outputs"
     assert f"| 9, shared with {names[1]} |" in text and f"| {names[3]}.weight (" in text
     assert variables[0] or "| 0.weight (model 1) (" in text
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from labbook.model.run import Arguments, FileUse, Framework, Run
+from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
@@ -169,6 +170,17 @@ def test_the_scheduler_is_named_and_options_that_it_replaces_are_left_out(schedu
     run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), signals=(signals,))
     (row,) = model_section(run, Limits())["optimizers"]
     assert row["options"] == shown
+
+
+@pytest.mark.parametrize(("highest", "shown"), [(0.05, "learning_rate 0.05, schedule"), (0.0028, "schedule")])
+def test_a_rate_that_is_only_a_factor_of_the_schedule_is_left_out(highest, shown):
+    facts = {"index": 1, "type": "Adam", "options": {"learning_rate": 0.05}}
+    signals = Signals("paddle", loop={"scheduler": {"1": {"type": "NoamDecay"}}})
+    series = (Series.of_values("lr.opt1", "probe", (1, 2), (0.0, highest)),)
+    framework = Framework("paddle", "3", optimizers=(facts,))
+    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,), signals=(signals,), series=series)
+    (row,) = model_section(run, Limits())["optimizers"]
+    assert row["options"] == f"{shown} NoamDecay"
 
 
 def test_the_optimizer_of_keras_is_named_and_updates_by_hand_are_translated():

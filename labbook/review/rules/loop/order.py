@@ -129,7 +129,7 @@ def accumulated_and_not_divided(code: Code, source: Source) -> Iterator[Hit]:
         backs = [one for one in found if one.what == "backward" and one.direct]
         if len(steps) != 1 or len(backs) != 1 or not backs[0].always:
             continue
-        batches = _batches_of_a_step(source, steps[0].node, loop)
+        batches = _batches_of_a_step(source, backs[0].node, steps[0].node, loop)
         if batches is None or any(_divides_by(one, batches) for where in code.sources for one in where.nodes):
             continue
         func = steps[0].node.func if isinstance(steps[0].node, ast.Call) else None
@@ -138,11 +138,12 @@ def accumulated_and_not_divided(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(backs[0].node, {"batches": ast.unparse(batches)}, "" if scales else "note")
 
 
-def _batches_of_a_step(source: Source, step: ast.AST, loop: Loop) -> ast.expr | None:
-    """Return k of the `if (i + 1) % k == 0` around a step in a loop, or of the `if (i + 1) % k: continue` before it."""
+def _batches_of_a_step(source: Source, backward: ast.AST, step: ast.AST, loop: Loop) -> ast.expr | None:
+    """Return k of the `if (i + 1) % k == 0` around a step, or of an `if (i + 1) % k: continue` behind the backward."""
     around = itertools.takewhile(lambda outer: outer is not loop, source.parents_of(step))
     tests = [one.test for one in around if isinstance(one, ast.If)]
-    tests += [one.test for one in of_type(loop.body, ast.If) if isinstance(one.body[-1], ast.Continue)]
+    left = (one for one in of_type(loop.body, ast.If) if isinstance(one.body[-1], ast.Continue))
+    tests += [one.test for one in left if one.lineno > getattr(backward, "lineno", 0)]
     moduli = (one for test in tests for one in of_type(ast.walk(test), ast.BinOp) if isinstance(one.op, ast.Mod))
     return next((one.right for one in moduli), None)
 
