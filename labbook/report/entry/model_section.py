@@ -157,6 +157,10 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
     does a loss that is called and returns a scalar: it names its model, or its largest part.
     """
     total = state.get("parameters")
+    trained = [model for model in called if model.get("trainable")]
+    if isinstance(total, int) and len(trained) > 1 and _WHOLE * total <= sum(map(_size_of, trained)) <= total:
+        # One optimizer may train several, as an encoder and a decoder.
+        return {**state, "model": ", ".join(dict.fromkeys(str(model.get("root")) for model in trained))}
     own = [model for model in called if model.get("root") == state.get("model")] or called
     if isinstance(total, int) and len(own) == 1 and own[0].get("parameters", 0) > total:
         # Of a backbone that is in no optimizer the state of the framework knows nothing.
@@ -172,6 +176,10 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
         largest = max(parts, key=lambda row: int(row.get("total") or 0), default={})
         roots = {str(largest.get("type"))} if largest and _LOSS.search(str(losses[0].get("root"))) else roots
     return {**state, "model": roots.pop()} if len(roots) == 1 else state
+
+
+def _size_of(model: Mapping[str, Any]) -> int:
+    return int(model.get("parameters") or 0)
 
 
 def _is_loss(model: Mapping[str, Any]) -> bool:
@@ -261,7 +269,7 @@ def _first_rate(options: object, groups: object) -> str:
 def _options_of_groups(options: object, groups: object) -> dict[str, str]:
     """Returns the options in which the parameter groups differ: "0.1 / 0" for weight decay."""
     rows = as_rows(groups)
-    names = {name for row in rows for name in row} - {"lr", "tensors", "elements"}
+    names = {name for row in rows for name in row} - {*_RATES, "tensors", "elements"}
     if not isinstance(options, Mapping):
         return {}
     values = {name: dict.fromkeys(_option(row.get(name, options.get(name))) for row in rows) for name in sorted(names)}
