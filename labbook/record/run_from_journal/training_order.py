@@ -222,10 +222,14 @@ def phases_in_turn(process: ProcessEvents, indices: Sequence[int] | None = None)
 def _begins_from_checkpoint(process: ProcessEvents, before: Phase, after: Phase, loads: Sequence[float]) -> bool:
     """Whether a state was loaded between two phases, and the loss begins nearer to where the last one ended.
 
+    So does a model that gets a part of that state, as fine-tuning with another head does, unless the first one did too.
     `loads` are the times at which the state of a model was loaded.
     """
+    between = [e for e in process.events_of_kind(LoadedState) if before.end <= e.get("t", 0.0) <= after.begin]
     if not any(before.end <= t <= after.begin for t in loads):
         return False
+    if loads[0] >= before.end and any(e.get("matched", 0) > 0 and e.get("missing_n") for e in between):
+        return True
     first, last = _ends_of_loss(process, before.optimizers[0])
     again, _ = _ends_of_loss(process, after.optimizers[0])
     return last < first and again < (first + last) / 2

@@ -28,7 +28,7 @@ from labbook.store.paths import NotebookPaths
 
 def events(text):
     """`O1`: first step of optimizer 1, which trains model 1; `O1:0`: model 0, `O1:0:Net`: of that class; `s1`: a step;
-    `s1=0.5`: one with that loss; `L`: a state was loaded into a model."""
+    `s1=0.5`: one with that loss; `L`: a state was loaded into a model; `L1`: a part of it."""
     made = []
     for t, word in enumerate(text.split()):
         word, _, loss = word.partition("=")
@@ -46,15 +46,14 @@ def events(text):
                 "tensors": 4,
             },
             "s": {"k": "step", "opt": number, "step": t, **({"loss": float(loss)} if loss else {})},
-            "L": {"k": "loaded", "what": "model", "matched": 4},
+            "L": {"k": "loaded", "what": "model", "matched": 4, "missing_n": number},
         }[word[0]]
         made.append({**event, "t": float(t)})
     return [ProcessEvents("0.jsonl", ({"k": "hello", "t": 0.0}, *made))]
 
 
 def without_options(processes):
-    made = ({**e, "options": {}} if e["k"] == "optimizer" else e for e in processes[0].events)
-    return [ProcessEvents("0.jsonl", tuple(made))]
+    return [ProcessEvents("0", tuple({**e, "options": {}} if "options" in e else e for e in processes[0].events))]
 
 
 def run_of(*last):
@@ -72,7 +71,6 @@ def run_of(*last):
     ("text", "count"),
     [
         ("O0 s0 s0 O1 s1 s1 O2 s2", 3),
-        ("O0 s0 s0", 0),
         ("O0 s0 O1 s1 s0 s1 s0 s1", 0),  # a GAN, an agent that joins later
         ("O0 s0 O1 s1 s0 O2 s2 s1", 3),  # queued steps are written when another optimizer is made
         ("O0:0 s0 O1:0 s1", 0),  # fine-tuning of the same model
@@ -82,6 +80,8 @@ def run_of(*last):
         ("O0:0:Teacher s0 O1:1:Student s1", 0),
         ("O0 s0=2 s0=1 L O1 s1=1.1 s1=0.9", 0),  # the second model goes on where the first one ended
         ("O0 s0=2 s0=1 L O1 s1=2.1 s1=0.9", 2),  # each begins from the same state
+        ("O0 s0=2 s0=1 L1 O1 s1=2.1 s1=0.9", 0),  # fine-tuning with another head
+        ("L1 O0 s0=2 s0=1 L1 O1 s1=2.1 s1=0.9", 2),
         ("O0 s0 O1" + 40 * " s1", 0),  # a test of the installation
         ("", 0),
     ],
