@@ -100,6 +100,21 @@ def test_the_model_is_the_one_that_is_called(called, named):
     assert rows_of(called=models, model="VariationalELBO", parameters=11104, trainable=11104)["model"] == named
 
 
+@pytest.mark.parametrize(("sizes", "named"), [((1872, 2127), "Enc, Dec"), ((3999, 3999), "Dec")])
+def test_models_that_one_optimizer_trains_are_all_named(sizes, named):
+    """But not the target network beside the one that is trained."""
+    models = [{"root": r, "parameters": n, "trainable": n} for r, n in zip(("Enc", "Dec"), sizes, strict=True)]
+    assert rows_of(called=models, model="Dec", parameters=3999, trainable=3999)["model"] == named
+
+
+def test_the_factors_of_parameter_groups_are_no_learning_rates():
+    groups = [{"learning_rate": 0.1, "tensors": 2}, {"tensors": 2}]
+    facts = {"type": "Momentum", "options": {"learning_rate": 0.05}, "groups": groups}
+    framework = Framework("paddle", "3", optimizers=(facts,))
+    (row,) = model_section(Run("i", "finished", (), "", 0.0, frameworks=(framework,)), Limits())["optimizers"]
+    assert row["options"] == "learning_rate 0.05"
+
+
 def test_a_backbone_in_no_optimizer_counts_as_a_part_of_the_model():
     called = [{"root": "Net", "parameters": 5829, "trainable": 5829}]
     state = Framework("torch", "2", state={"model": "Linear", "parameters": 325, "trainable": 325})
