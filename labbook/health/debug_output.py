@@ -124,7 +124,7 @@ def _look(module: Module, step: int) -> dict[str, Any]:
     row = next((row for at, row in module.history if at == step), None)
     if row is None:
         return {}
-    return {**_tensor(row), "zero": _round_value(row.get("zero")), "training": row.get("training", False)}
+    return {**_tensor(row), "zero": _round_value(row.get("zero"))}
 
 
 def parameters(signals: Signals) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
 
     Returns:
         `step`, `left_out`, and `rows`: `name`, `model`, `shape`, `trainable`, `weight` and `gradient` (2-norms),
-        `gradient_std`, `zero` (share of zeros in the gradient), `update` (its norm / norm of the weight), `bad`
+        `zero` (share of zeros in the gradient), `update` (its norm / norm of the weight), `bad`
         and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
@@ -158,7 +158,6 @@ def parameters(signals: Signals) -> dict[str, Any]:
                 "trainable": p.trainable,
                 "weight": _round_value(row.get("w")),
                 "gradient": _round_value(row.get("g")),
-                "gradient_std": _round_value(row.get("g_std")),
                 "zero": _round_value(row.get("g_zero")),
                 "update": _round_value(row.get("ratio")),
                 "bad": row.get("bad", 0),

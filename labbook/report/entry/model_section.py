@@ -236,34 +236,25 @@ def _optimizer(
         shown[str(key)] = _option(value)
     own = _options_of_groups(options, groups)
     shown |= own
+    # A rate that no step had is that of the constructor, or a factor of the schedule.
+    used = [*used, *(scheduler.get("options", {}).get("base_lrs") or ())]
+    given = next((options[key] for key in _RATES if key in options), None) if isinstance(options, Mapping) else None
+    is_used = not isinstance(given, (int, float)) or any(math.isclose(given, rate, rel_tol=0.01) for rate in used)
+    unused = set(_RATES) if used and not is_used else set()
     if kind := str(scheduler.get("type") or ""):
-        # That of the constructor may be a factor only, or replaced.
-        used = [*used, *(scheduler.get("options", {}).get("base_lrs") or ())]
-        given = next((options[key] for key in _RATES if key in options), None) if isinstance(options, Mapping) else None
-        is_used = not used or given is None or any(math.isclose(given, rate, rel_tol=0.01) for rate in used)
-        unused = set() if is_used else set(_RATES)
         # Of a momentum that the scheduler changes, too, neither the first value nor that of the constructor holds.
         unused |= _CYCLED & own.keys()
-        kinds = dict.fromkeys([*map(str, scheduler.get("beside") or ()), kind])
-        shown = {k: v for k, v in shown.items() if k not in unused} | {"schedule": " + ".join(kinds)}
+        shown["schedule"] = " + ".join(dict.fromkeys([*map(str, scheduler.get("beside") or ()), kind]))
+    shown = {name: value for name, value in shown.items() if name not in unused}
     return {
         "type": str(facts.get("type") or ""),
         "options": shorten_middle(", ".join(f"{k} {v}" for k, v in shown.items()), 2 * limits.cell),
-        "first_rate": _first_rate(options, groups),
         "groups": len(as_rows(groups)),
         "by_hand": str(facts.get("type")).startswith(_BY_HAND),
         "closure": bool(facts.get("closure")),
         "summed": count_summed_losses(facts),
         "losses": _loss_names(facts),
     }
-
-
-def _first_rate(options: object, groups: object) -> str:
-    """Returns the learning rate of the first step, of each group, where it is not that of the constructor; else ""."""
-    rows = as_rows(groups)
-    given = options.get("lr") if isinstance(options, Mapping) else None
-    rates = dict.fromkeys(rate for row in rows if isinstance(rate := row.get("lr"), (int, float)))
-    return " / ".join(map(_option, rates)) if isinstance(given, (int, float)) and any(r != given for r in rates) else ""
 
 
 def _options_of_groups(options: object, groups: object) -> dict[str, str]:

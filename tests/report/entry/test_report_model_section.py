@@ -151,24 +151,6 @@ def test_optimizers_of_trainings_that_differ_in_what_the_table_lists_are_one_row
 
 
 @pytest.mark.parametrize(
-    ("given", "rates", "shown"),
-    [
-        (0.2, (0.06,), "0.06"),  # the state of a checkpoint was loaded, or a scheduler warms up
-        (0.2, (0.2, 0.02), "0.2 / 0.02"),
-        (0.2, (0.2,), ""),
-        (None, (0.1,), ""),  # a scheduler of Paddle is no number
-        (0.2, (None,), ""),
-    ],
-)
-def test_the_rate_of_the_first_step_is_named_where_it_is_not_that_of_the_constructor(given, rates, shown):
-    groups = [{"lr": rate, "elements": 5} for rate in rates]
-    framework = Framework("torch", "2", optimizers=({"type": "SGD", "options": {"lr": given}, "groups": groups},))
-    run = Run("i", "finished", (), "", 0.0, frameworks=(framework,))
-    (row,) = model_section(run, Limits())["optimizers"]
-    assert row["first_rate"] == shown
-
-
-@pytest.mark.parametrize(
     ("scheduler", "groups", "shown"),
     [
         ({}, {}, "lr 0.1, betas (0.9, 0.99)"),
