@@ -244,9 +244,9 @@ def loss_names_of_optimizers(run: Run) -> dict[str, str]:
 
 
 def _loss_names(facts: Mapping[str, Any]) -> str:
-    """The losses of an optimizer as the program calls them, "" where it calls them what everybody does."""
+    """The losses of an optimizer as the program calls them, "" of one loss with a name that says nothing."""
     names = [str(name) for name in facts.get("losses") or ()]
-    return " + ".join(names[:8]) if names and names != ["loss"] else ""
+    return " + ".join(names[:8]) if len(names) > 1 or any(len(name) > 2 and name != "loss" for name in names) else ""
 
 
 def count_summed_losses(facts: Mapping[str, Any]) -> int:

@@ -315,12 +315,11 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         return too_few_data(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())
     share = most / total
-    observed = message("health.class_imbalance.shares", classes=len(counts), low=least / total, high=share)
+    seen = {"classes": len(counts), "low": least / total, "high": share, "labels": total}
+    observed = message("health.class_imbalance.shares", **seen)
     certain = total >= _LABELS or 1 - binomial_at_least(least + 1, most + least, 1 / 11) < _CERTAIN
-    if most <= 10 * least:
+    if most <= 10 * least or not certain:
         return Outcome("ok", observed)
-    if not certain:
-        return Outcome("ok", message("health.class_imbalance.few", shares=observed, labels=total))
     if loss.get("weight"):
         return Outcome("ok", message("health.class_imbalance.weighted", shares=observed))
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
