@@ -207,3 +207,5 @@ def test_new_files_that_a_program_wrote_are_results_and_no_changes_of_the_code()
     assert found["blobs"] == {"a.py": "1"}
     assert not separate_results({**code, "untracked": ["out/m.json"]}, written)["dirty"]
     assert separate_results(code, {"a.py"}) == code
+    for used, results in (({"a.py"}, ["out/m.json"]), ({"a.py", "out/"}, None), ({"out/m.json"}, None)):
+        assert separate_results(code, (), used).get("results") == results, "a file that is not read has no effect"

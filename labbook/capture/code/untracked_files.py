@@ -36,16 +36,23 @@ def is_source(path: str) -> bool:
     return pure.suffix.lower() in _SOURCE | _TEXT or named or listed
 
 
-def separate_results(code: Mapping[str, Any], results: Collection[str]) -> dict[str, Any]:
-    """Returns the facts of the code in which new files that a program wrote are `results`, and no changes of the code.
+def separate_results(code: Mapping[str, Any], results: Collection[str], used: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the facts of the code in which new text files without effect are `results`, and no changes of the code.
 
     Files of code among them remain changes: they may be loaded.
 
     Args:
         results: Files that this run or the previous one wrote and this one did not read, by path below the top folder.
+        used: Files and folders (with "/" at the end) that this run read; empty if not known. Others have no effect.
     """
     listed = [str(path) for path in code.get("untracked") or ()]
-    found = [path for path in listed if path in results and PurePosixPath(path).suffix.lower() in _TEXT]
+    folders = tuple(path for path in used if path.endswith("/"))
+
+    def has_effect(path: str) -> bool:
+        is_read = not used or path in used or path.startswith(folders)
+        return PurePosixPath(path).suffix.lower() not in _TEXT or (is_read and path not in results)
+
+    found = [path for path in listed if not has_effect(path)]
     if not found:
         return dict(code)
     untracked = [path for path in listed if path not in found]

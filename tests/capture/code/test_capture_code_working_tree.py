@@ -47,6 +47,7 @@ def test_ignored_files_are_not_taken(code, make_context, git_in):
 
 def test_files_of_labbook_are_no_change(code, make_context):
     (code / "labbook.toml").write_text("title = 'x'\n")
+    (code / ".gitignore").write_text("/.labbook/\n")  # as `labbook init` writes it
     (code / "notes" / "runs").mkdir(parents=True)
     (code / "notes" / "runs" / "a.md").write_text("entry")
     facts = capture(make_context(code, "python", "train.py", root=code))
