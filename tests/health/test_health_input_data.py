@@ -243,6 +243,8 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([90, 8, 6])).verdict == "ok", "too few to be certain"
     masked = ask("class_imbalance", signals=signals([1900, 300, 300], ignored=0.7, ignore_index=0))  # no class
     assert masked.verdict == "ok" and masked.observed.startswith("2 classes, 50 %")
+    static = signals([300, 300], calls=50) | {"loop": {"backwards": 0}}
+    assert ask("class_imbalance", signals=static).verdict == "ok"
     column, pixels = ({"shape": [32, *more], "min": 0, "max": 2} for more in ([1], [8, 8]))
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
     found = ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels))

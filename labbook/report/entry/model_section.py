@@ -137,7 +137,11 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
         counts = {name: own[0].get(name) for name in ("parameters", "trainable")}
         # The optimizer of a static graph holds none: what it updates is not known.
         return {**state, **counts, "model": own[0].get("root"), "optimized": total or None}
-    if not isinstance(total, int) or any(model.get("parameters", 0) < _WHOLE * total for model in called):
+    if not isinstance(total, int):
+        return state
+    if len(called) > 1 and sum(int(model.get("parameters") or 0) for model in called) == total:  # none around them
+        return {**state, "model": ", ".join(dict.fromkeys(str(model.get("root")) for model in called))}
+    if any(model.get("parameters", 0) < _WHOLE * total for model in called):
         return state
     losses = [model for model in called if _is_loss(model)]
     roots = {str(model.get("root")) for model in called if model not in losses}

@@ -72,6 +72,7 @@ def test_the_model_is_that_of_a_loss_which_is_called():
         ([("Net", 11104), ("Net", 11104)], "Net"),
         ([("Encoder", 6000)], "VariationalELBO"),  # a part of it is called by itself
         ([("Encoder", 11104), ("Decoder", 11104)], "VariationalELBO"),
+        ([("LSTM", 11100), ("Linear", 4)], "LSTM, Linear"),  # one after the other, without a model around them
         ([], "VariationalELBO"),
     ],
 )

@@ -295,8 +295,9 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     may be weighted by the program, as a focal loss is. Words that an embedding has, too, are no classes.
     """
     loss, counts = find_classifier(signals), label_counts(signals)
-    # Several calls a step, as one for each time: what was counted are the labels of one of them.
-    if loss is not None and loss.get("calls", 0) >= 2 * signals.loop.get("backwards", math.inf):
+    # Several calls a step, as one for each time: what was counted are the labels of one of them. A static graph counts
+    # no backward passes.
+    if loss is not None and loss.get("calls", 0) >= 2 * (signals.loop.get("backwards") or math.inf):
         return unobserved(message("health.not_observed.labels_per_sample"))
     if loss is not None and loss.get("fn") in BINARY:
         # The targets of the loss count; integers of the data may be the ids of users.
