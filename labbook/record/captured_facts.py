@@ -116,7 +116,7 @@ def _training_facts(run: Run, processes: Sequence[ProcessEvents]) -> Facts:
 
 
 def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
-    """Adds which new files in the code's folder this run did not read, or are results of it or of the previous one.
+    """Adds which changed files in the code's folder this run did not read, or are results of it or the previous one.
 
     Args:
         before: The `run.json` of the previous run of the script, empty if there is none.
@@ -127,7 +127,7 @@ def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
     from labbook.model.run_json import run_to_json
 
     code = run.facts("code")
-    if not code.get("untracked"):
+    if not (code.get("untracked") or code.get("files_changed")):
         return run
     now = run_to_json(run)
     results = files_below_top(now, "written") | (files_below_top(before, "written") - files_below_top(now, "read"))

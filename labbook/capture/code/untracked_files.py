@@ -37,9 +37,9 @@ def is_source(path: str) -> bool:
 
 
 def separate_results(code: Mapping[str, Any], results: Collection[str], used: Collection[str] = ()) -> dict[str, Any]:
-    """Returns the facts of the code in which new text files without effect are `results`, and no changes of the code.
+    """Returns the facts of the code in which files without effect are `results`, and no changes of the code.
 
-    Files of code among them remain changes: they may be loaded.
+    They are new text files, and files in git that the program writes. Files of code remain changes: they may be loaded.
 
     Args:
         results: Files that this run or the previous one wrote and this one did not read, by path below the top folder.
@@ -52,13 +52,20 @@ def separate_results(code: Mapping[str, Any], results: Collection[str], used: Co
         is_read = not used or path in used or path.startswith(folders)
         return PurePosixPath(path).suffix.lower() not in _TEXT or (is_read and path not in results)
 
-    found = [path for path in listed if not has_effect(path)]
+    changed = code.get("files_changed") or []
+    written = [path for each in changed if (path := str(each["path"])) in results and not _is_code(path)]
+    found = [*(path for path in listed if not has_effect(path)), *written]
     if not found:
         return dict(code)
     untracked = [path for path in listed if path not in found]
+    changed = [each for each in changed if each["path"] not in written]
     blobs = {path: blob for path, blob in (code.get("blobs") or {}).items() if path not in found}
-    dirty = bool(code.get("files_changed") or untracked)
-    return {**code, "untracked": untracked, "results": found, "blobs": blobs, "dirty": dirty}
+    rest = {"untracked": untracked, "files_changed": changed, "results": found, "blobs": blobs}
+    return {**code, **rest, "dirty": bool(changed or untracked)}
+
+
+def _is_code(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in _SOURCE or PurePosixPath(path).name in _NAMES
 
 
 def add_new_files(patch: Patch, top: Path, paths: Iterable[str], commit: str) -> None:

@@ -15,6 +15,7 @@ _FUNCTIONS = (
     ("safetensors.paddle", "save_file", 1, "filename", "w"),
     ("torch.serialization", "save", 1, "f", "w"),
     ("torch.jit._script", "RecursiveScriptModule.save", 1, "f", "w"),
+    ("torch.jit._serialization", "save", 1, "f", "w"),
     ("torch.jit._serialization", "load", 0, "f", "r"),
     ("torch.export.pt2_archive._package", "package_pt2", 0, "f", "w"),
     ("torch.export.pt2_archive._package", "load_pt2", 0, "f", "r"),

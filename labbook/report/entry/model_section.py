@@ -20,6 +20,7 @@ _LOSS = re.compile("loss|likelihood|elbo|objective|criterion", re.IGNORECASE)
 _MOST_LOADED = 4
 _CYCLED = {"betas", "momentum"}
 """Options that a scheduler such as OneCycleLR may set anew, besides `lr`."""
+_FEW = 10
 _WHOLE = 0.95
 """Share of the parameters that the model has. Source: chosen by us; a likelihood beside it has one or two."""
 
@@ -139,8 +140,13 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
         return {**state, **counts, "model": own[0].get("root"), "optimized": total or None}
     if not isinstance(total, int):
         return state
-    if len(called) > 1 and sum(int(model.get("parameters") or 0) for model in called) == total:  # none around them
-        return {**state, "model": ", ".join(dict.fromkeys(str(model.get("root")) for model in called))}
+    size = sum(int(model.get("parameters") or 0) for model in called)
+    names = [str(model.get("root")) for model in called]
+    # Models one after the other, without one around them; a parameter alone, as a temperature, is none.
+    if (size == total and len(called) > 1) or (size + _FEW < total and state.get("model") in names):
+        named = all(model.get("variable") for model in called) and len({*names}) < len(names)
+        each = [f"{model.get('variable')} ({model.get('root')})" for model in called] if named else names
+        return {**state, "model": ", ".join([*each, *(["…"] if size < total else [])])}
     if any(model.get("parameters", 0) < _WHOLE * total for model in called):
         return state
     losses = [model for model in called if _is_loss(model)]

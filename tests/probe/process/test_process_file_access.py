@@ -167,7 +167,7 @@ def test_readers_in_c_are_seen(probed, module):
             "s.load_file('a.safetensors')"
         ),
         "torch": (
-            "import torch; m = torch.jit.script(torch.nn.Linear(2, 2)); torch.jit.save(m, 'a.ts'); "
+            "import torch; m = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)); torch.jit.save(m, 'a.ts'); "
             "torch.jit.load('a.ts')"
         ),
         "torch.export": (

@@ -312,6 +312,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         return unobserved(message("health.not_observed.vocabulary"))
     if loss.get("fn") in BINARY and not total:
         return unobserved(message("health.not_observed.no_binary_labels"))
+    if not total:
+        return unobserved(message("health.not_observed.no_labels"))
     if total < 100 or len(counts) < 2:
         return too_few_data(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())
