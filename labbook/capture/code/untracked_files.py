@@ -12,7 +12,7 @@ from labbook.capture.code.patch import Patch, is_withheld, new_file_section
 
 _SOURCE = frozenset({
     ".py", ".pyi", ".pyx", ".pxd", ".sh", ".bash", ".zsh", ".fish", ".cu", ".cuh", ".cc", ".cpp", ".cxx", ".c", ".h",
-    ".hh", ".hpp", ".hxx", ".inl", ".m", ".mm", ".f90", ".rs", ".go", ".java", ".js", ".ts", ".jl", ".r", ".lua",
+    ".hh", ".hpp", ".hxx", ".inl", ".m", ".mm", ".f90", ".rs", ".go", ".java", ".js", ".jl", ".r", ".lua",
     ".pl", ".rb", ".scala", ".kt", ".swift", ".sql", ".proto", ".cmake", ".j2", ".jinja", ".jinja2", ".tmpl", ".mk",
     ".slurm", ".sbatch", ".pbs", ".gin", ".hcl", ".tf", ".dockerfile", ".triton", ".cl", ".metal",
 })  # fmt: skip
