@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -69,9 +70,16 @@ def summarize_files(
     rows: list[FileUse] = []
     for mode in ("r", "rw", "w"):
         same_mode = [use for use in used.values() if use.mode == mode]
-        for folder, uses in _group_by_folder(same_mode, cwd):
-            rows.append(_make_row(folder, uses, shown_from, budget))
+        # Those deleted again, as old checkpoints, are counted apart from those that are there.
+        for is_gone in (False, True):
+            for folder, uses in _group_by_folder([use for use in same_mode if _is_gone(use) == is_gone], cwd):
+                rows.append(_make_row(folder, uses, shown_from, budget))
     return _limit_rows([row for row in rows if not _is_temporary(row, cwd)])
+
+
+def _is_gone(use: FilePathUse) -> bool:
+    """Whether a file was written and deleted again."""
+    return use.mode != "r" and not os.path.lexists(os.path.expanduser(use.path))  # noqa: PTH111 - of each of thousands
 
 
 def merge_uses(items: Iterable[FileItem]) -> dict[str, FilePathUse]:
@@ -167,7 +175,7 @@ def _make_row(folder: str, uses: Sequence[FilePathUse], shown_from: Sequence[Pat
             fingerprint = _fingerprint_use(use, budget) if not counted else Fingerprint("", use.size)
             if fingerprint.reason != "gone":
                 members[_relative_name(use.path, folder)] = (fingerprint.size, fingerprint.text)
-    size = sum(max(0, member[0]) for member in members.values())
+    size = sum(max(0, member[0]) for member in members.values()) if members else -1
     count = max(counted, len(members) or len(uses))  # without temporary files and old checkpoints
     reason = "" if members else "gone"
     text = combine_fingerprints(members) if members else ""

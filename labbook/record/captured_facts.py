@@ -116,22 +116,22 @@ def _training_facts(run: Run, processes: Sequence[ProcessEvents]) -> Facts:
 
 
 def separate_results_of_code(run: Run, before: Mapping[str, Any]) -> Run:
-    """Adds which new files in the code's folder are results that this run, or the previous one, wrote.
+    """Adds which changed files in the code's folder this run did not read, or are results of it or the previous one.
 
     Args:
         before: The `run.json` of the previous run of the script, empty if there is none.
     """
     from labbook.capture.code.untracked_files import separate_results
     from labbook.capture.reproducibility import judge_reproducibility
-    from labbook.compare.run_settings import files_below_top
+    from labbook.compare.run_settings import files_below_top, files_used
     from labbook.model.run_json import run_to_json
 
     code = run.facts("code")
-    if not code.get("untracked"):
+    if not (code.get("untracked") or code.get("files_changed")):
         return run
     now = run_to_json(run)
     results = files_below_top(now, "written") | (files_below_top(before, "written") - files_below_top(now, "read"))
-    captured = {**run.captured, "code": separate_results(code, results)}
+    captured = {**run.captured, "code": separate_results(code, results, files_used(now))}
     return replace(run, captured={**captured, "reproducibility": judge_reproducibility(captured)})
 
 

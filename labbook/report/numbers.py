@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
+_Value = TypeVar("_Value")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -24,6 +26,11 @@ def number(value: float | None, digits: int = 4) -> str:
     if value == int(value) and abs(value) < 1e7:
         return str(int(value))
     return f"{value:.{digits}g}"
+
+
+def without_noise(value: _Value) -> _Value | float:
+    """Returns a value without the last digits that arithmetic leaves in it: 0.01 for 0.010000000000000002."""
+    return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 def listed_value(value: float) -> float:

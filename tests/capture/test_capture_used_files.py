@@ -101,12 +101,13 @@ def test_many_files_of_a_folder_are_one_row_with_a_manifest_of_contents(tmp_path
     assert summarize_files(map(item, files), tmp_path, Config())[0].fingerprint != row.fingerprint
 
 
-def test_a_folder_counts_the_files_that_are_left(tmp_path):
-    files = [make(tmp_path / "saves" / f"{n}.ckpt", bytes([n])) for n in range(20)]
-    for old in files[:-3]:
+def test_a_folder_counts_the_files_that_are_left_and_those_that_are_gone(tmp_path):
+    files = [make(tmp_path / "saves" / f"{n}.ckpt", bytes([n])) for n in range(50)]
+    for old in files[:-20]:
         old.unlink()
-    (row,) = summarize_files([item(file, "w") for file in files], tmp_path, Config())
-    assert (row.path, row.members, row.size_bytes) == ("saves/", 3, 3)
+    found = summarize_files([item(file, "w") for file in files], tmp_path, Config())
+    seen = [(row.path, row.members, row.size_bytes, row.reason) for row in found]
+    assert seen == [("saves/", 20, 20, ""), ("saves/", 30, -1, "gone")]
 
 
 def test_a_manifest_does_not_depend_on_the_parent_folder(tmp_path):

@@ -207,3 +207,8 @@ def test_new_files_that_a_program_wrote_are_results_and_no_changes_of_the_code()
     assert found["blobs"] == {"a.py": "1"}
     assert not separate_results({**code, "untracked": ["out/m.json"]}, written)["dirty"]
     assert separate_results(code, {"a.py"}) == code
+    tracked = {"untracked": [], "files_changed": [{"path": "log.csv"}, {"path": "a.py"}], "dirty": True}
+    found = separate_results(tracked, {"log.csv", "a.py"})
+    assert (found["files_changed"], found["results"], found["dirty"]) == ([{"path": "a.py"}], ["log.csv"], True)
+    for used, results in (({"a.py"}, ["out/m.json"]), ({"a.py", "out/"}, None), ({"out/m.json"}, None)):
+        assert separate_results(code, (), used).get("results") == results, "a file that is not read has no effect"

@@ -131,9 +131,9 @@ def test_small_hints(ask, make_series):
     assert ask("too_many_workers", signals=workers, captured={"hardware": {"cores": 32}}) is None
     text = "[W] find_unused_parameters=True was specified, but did not find any unused parameters in the forward pass."
     assert ask("find_unused_parameters_needless", console=Console(text)).verdict == "warn"
-    warned = ({"category": "FutureWarning", "message": "old", "file": "/home/me/train.py", "line": 3},)
+    warned = ({"category": "FutureWarning", "message": "old", "file": "/home/me/train.py", "line": 3, "own": True},)
     assert "train.py:3" in ask("deprecated_api_warning", warnings=warned).evidence[0]
-    theirs = ({**warned[0], "file": "/env/lib/python3.11/site-packages/x.py"},)
+    theirs = ({**warned[0], "own": False},)
     assert ask("deprecated_api_warning", warnings=theirs) is None
 
 

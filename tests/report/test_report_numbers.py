@@ -4,7 +4,7 @@ import math
 
 from order_of_tests import in_one_test
 
-from labbook.report.numbers import duration, listed_value, number, pair, percent, size
+from labbook.report.numbers import duration, listed_value, number, pair, percent, size, without_noise
 
 
 @in_one_test(
@@ -91,3 +91,7 @@ def test_percent():
 @in_one_test("seconds", [14.46, 14.5, 14.54, 15.45, 99.44])
 def test_a_list_shows_the_duration_that_the_entry_shows(seconds):
     assert duration(seconds) == duration(round(seconds, 1))
+
+
+def test_the_last_digits_that_arithmetic_leaves_are_not_shown():
+    assert [without_noise(value) for value in (0.05 * 0.2, 3, "a", None)] == [0.01, 3, "a", None]

@@ -12,7 +12,7 @@ from labbook.capture.code.patch import Patch, is_withheld, new_file_section
 
 _SOURCE = frozenset({
     ".py", ".pyi", ".pyx", ".pxd", ".sh", ".bash", ".zsh", ".fish", ".cu", ".cuh", ".cc", ".cpp", ".cxx", ".c", ".h",
-    ".hh", ".hpp", ".hxx", ".inl", ".m", ".mm", ".f90", ".rs", ".go", ".java", ".js", ".ts", ".jl", ".r", ".lua",
+    ".hh", ".hpp", ".hxx", ".inl", ".m", ".mm", ".f90", ".rs", ".go", ".java", ".js", ".jl", ".r", ".lua",
     ".pl", ".rb", ".scala", ".kt", ".swift", ".sql", ".proto", ".cmake", ".j2", ".jinja", ".jinja2", ".tmpl", ".mk",
     ".slurm", ".sbatch", ".pbs", ".gin", ".hcl", ".tf", ".dockerfile", ".triton", ".cl", ".metal",
 })  # fmt: skip
@@ -36,22 +36,36 @@ def is_source(path: str) -> bool:
     return pure.suffix.lower() in _SOURCE | _TEXT or named or listed
 
 
-def separate_results(code: Mapping[str, Any], results: Collection[str]) -> dict[str, Any]:
-    """Returns the facts of the code in which new files that a program wrote are `results`, and no changes of the code.
+def separate_results(code: Mapping[str, Any], results: Collection[str], used: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the facts of the code in which files without effect are `results`, and no changes of the code.
 
-    Files of code among them remain changes: they may be loaded.
+    They are new text files, and files in git that the program writes. Files of code remain changes: they may be loaded.
 
     Args:
         results: Files that this run or the previous one wrote and this one did not read, by path below the top folder.
+        used: Files and folders (with "/" at the end) that this run read; empty if not known. Others have no effect.
     """
     listed = [str(path) for path in code.get("untracked") or ()]
-    found = [path for path in listed if path in results and PurePosixPath(path).suffix.lower() in _TEXT]
+    folders = tuple(path for path in used if path.endswith("/"))
+
+    def has_effect(path: str) -> bool:
+        is_read = not used or path in used or path.startswith(folders)
+        return PurePosixPath(path).suffix.lower() not in _TEXT or (is_read and path not in results)
+
+    changed = code.get("files_changed") or []
+    written = [path for each in changed if (path := str(each["path"])) in results and not _is_code(path)]
+    found = [*(path for path in listed if not has_effect(path)), *written]
     if not found:
         return dict(code)
     untracked = [path for path in listed if path not in found]
+    changed = [each for each in changed if each["path"] not in written]
     blobs = {path: blob for path, blob in (code.get("blobs") or {}).items() if path not in found}
-    dirty = bool(code.get("files_changed") or untracked)
-    return {**code, "untracked": untracked, "results": found, "blobs": blobs, "dirty": dirty}
+    rest = {"untracked": untracked, "files_changed": changed, "results": found, "blobs": blobs}
+    return {**code, **rest, "dirty": bool(changed or untracked)}
+
+
+def _is_code(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in _SOURCE or PurePosixPath(path).name in _NAMES
 
 
 def add_new_files(patch: Patch, top: Path, paths: Iterable[str], commit: str) -> None:

@@ -140,7 +140,8 @@ def _read_changes(code: CodeRepository, status: Status) -> tuple[list[dict[str, 
 def _notebook_folders(context: CaptureContext, top: Path) -> tuple[str, ...]:
     """Returns the notebook's folders and files below `top`, which are no part of the code."""
     paths = context.notebook.paths
-    own = (paths.notes, paths.private, paths.site, paths.settings, paths.root / "mkdocs.yml", context.attachments)
+    of_init = [paths.root / "mkdocs.yml", paths.root / ".gitignore"]  # `labbook init` wrote or added to them
+    own = (paths.notes, paths.private, paths.site, paths.settings, context.attachments, *of_init)
     resolved = (path.resolve() for path in own)
     return tuple(path.relative_to(top).as_posix() for path in resolved if path.is_relative_to(top))
 

@@ -60,8 +60,7 @@ def calls_are_current(run: Run, signals: Signals) -> Outcome | None:
     own = {
         f"{str(w.get('file')).rsplit('/', 1)[-1]}:{w.get('line')}"
         for w in run.warnings
-        if str(w.get("category")).rsplit(".", 1)[-1] in kinds
-        and not any(part in str(w.get("file")) for part in ("site-packages", "dist-packages", "lib/python", "<"))
+        if str(w.get("category")).rsplit(".", 1)[-1] in kinds and w.get("own")
     }
     if not own:
         return None

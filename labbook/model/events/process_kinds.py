@@ -196,12 +196,13 @@ class Stacks(Event, total=False):
 
 
 class PythonWarning(Event, total=False):
-    """The first time a Python warning is shown."""
+    """The first time a Python warning is shown. `own`: whether the line is the program's, not a package's."""
 
     category: Text
     message: Text
     file: Text
     line: int
+    own: bool
 
 
 class Note(Event, total=False):

@@ -16,7 +16,8 @@ def _collect(thing, path, stats, most, depth, found):
     if stats.is_tensor(thing):
         found.append((path or "0", thing))
     elif isinstance(thing, (list, tuple)):
-        for at, item in enumerate(thing[:64]):
+        packed = type(thing).__name__ == "PackedSequence"  # the other tensors say how the first one is to be read
+        for at, item in enumerate(thing[: 1 if packed else 64]):
             _collect(item, "%s.%d" % (path, at) if path else str(at), stats, most, depth + 1, found)
     elif isinstance(thing, Mapping):  # batches of Transformers are no `dict`
         for name, item in list(thing.items())[:64]:

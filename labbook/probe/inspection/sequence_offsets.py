@@ -115,7 +115,8 @@ def describe_tokens(rows, known=None):
     counts = Counter(token for row in kept for token in row)
     size = sum(counts.values())
     top = [[token, count / size] for token, count in counts.most_common(TOP)]
-    return {"top": top, "ids": len(counts), "count": size, "pad": pad}
+    # A token that is inside of rows, too, is one that texts end with.
+    return {"top": top, "ids": len(counts), "count": size, "pad": None if pad in counts else pad}
 
 
 def _without_end(row, token):

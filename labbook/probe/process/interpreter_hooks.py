@@ -12,6 +12,7 @@ from _thread import get_ident
 from .. import guard, wrapping
 from ..events import protocol
 from .exceptions import ExceptionRecorder
+from .user_files import is_user_file
 
 _MAX_WARNINGS = 50
 _MAX_SPAWNED = 200
@@ -238,12 +239,14 @@ def _watch_warnings(warnings, probe):
         if recorded or key in seen:
             return
         seen.add(key)
+        file = str(message.filename)
         probe.event(
             protocol.WARNING,
             category=message.category.__name__,
             message=str(message.message)[:4096],
-            file=str(message.filename),
+            file=file,
             line=message.lineno,
+            own=is_user_file(file if file.startswith("<") else os.path.abspath(file)),
         )
 
     warnings._showwarnmsg = wrapping.wrap_function(show, probe.guard("warnings"), before=before)

@@ -14,8 +14,18 @@ _FUNCTIONS = (
     ("safetensors.paddle", "load_file", 0, "filename", "r"),
     ("safetensors.paddle", "save_file", 1, "filename", "w"),
     ("torch.serialization", "save", 1, "f", "w"),
+    ("torch.jit._script", "RecursiveScriptModule.save", 1, "f", "w"),
+    ("torch.jit._serialization", "save", 1, "f", "w"),
+    ("torch.jit._serialization", "load", 0, "f", "r"),
+    ("torch.export.pt2_archive._package", "package_pt2", 0, "f", "w"),
+    ("torch.export.pt2_archive._package", "load_pt2", 0, "f", "r"),
+    ("tokenizers", "Tokenizer.save", 1, "path", "w"),
+    ("tokenizers", "Tokenizer.from_file", 0, "path", "r"),
+    ("sentencepiece", "SentencePieceProcessor.LoadFromFile", 1, "arg", "r"),
+    ("soundfile", "SoundFile.__init__", 1, "file", "mode"),
     ("pyarrow.parquet.core", "read_table", 0, "source", "r"),
-    ("pyarrow.parquet.core", "write_table", 1, "where", "w"),
+    ("pyarrow.parquet.core", "ParquetFile.__init__", 1, "source", "r"),
+    ("pyarrow.parquet.core", "ParquetWriter.__init__", 1, "where", "w"),
     ("cv2", "imread", 0, "filename", "r"),
     ("cv2", "imreadmulti", 0, "filename", "r"),
     ("cv2", "imwrite", 0, "filename", "w"),
@@ -65,7 +75,9 @@ def _wrapping(probe, opened, overwriting, row):
             if path is not None:
                 opened(path, mode, 0)
 
-        guard = probe.guard("reader " + name)
-        setattr(owner, last, wrapping.wrap_function(getattr(owner, last), guard, before=before, after=after))
+        original = getattr(owner, last)
+        wrapped = wrapping.wrap_function(original, probe.guard("reader " + name), before=before, after=after)
+        # A constructor in C, as `Tokenizer.from_file`, gets no `self`.
+        setattr(owner, last, staticmethod(wrapped) if path and type(original) is type(len) else wrapped)
 
     return wrap

@@ -333,7 +333,7 @@ def _warnings(processes: Sequence[ProcessEvents]) -> tuple[Facts, ...]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for event in events_of_kind(processes, PythonWarning):
         key = (event.get("category"), event.get("message"), event.get("file"), event.get("line"))
-        found.setdefault(key, {k: event.get(k) for k in ("category", "message", "file", "line")})
+        found.setdefault(key, {k: event.get(k) for k in ("category", "message", "file", "line", "own")})
     return tuple(list(found.values())[:_MAX_WARNINGS])
 
 

@@ -71,7 +71,7 @@ _LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
 
 def _show_value(value: object) -> str:
     is_plain = value is None or isinstance(value, (str, int, float))
-    return str(value) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
+    return str(numbers.without_noise(value)) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _without_repeats(arguments: Sequence[Arguments]) -> list[Arguments]:

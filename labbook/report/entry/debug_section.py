@@ -12,8 +12,8 @@ from labbook.report.entry.section_limits import Limits, shorten_middle
 _MOST_MODELS = 4
 """Most models in one table, such as generator and critic. Source: chosen by us."""
 
-_SHUFFLING = ("Random", "Shuff", "Distributed")
-"""Parts of the names of samplers of which it is known that they shuffle."""
+_SHUFFLING = ("", "RandomSampler", "SubsetRandomSampler", "DistributedSampler", "DistributedBatchSampler")
+"""Samplers of which it is known that they take each sample once, in random order; others are named."""
 
 
 def module_rows(run: Run, limits: Limits) -> dict[str, Any]:
@@ -135,9 +135,9 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _unknown_order(loader: Mapping[str, Any]) -> str:
-    """Returns the class of a sampler that may or may not shuffle, "" where that is known."""
+    """Returns the class of a sampler that may choose the samples in any way, "" where that is known."""
     sampler = str(loader.get("sampler") or "")
-    return sampler if loader.get("shuffle") and not any(word in sampler for word in _SHUFFLING) else ""
+    return sampler if loader.get("shuffle") and sampler not in _SHUFFLING else ""
 
 
 def _drop_duplicates(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

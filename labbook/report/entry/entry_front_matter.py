@@ -15,7 +15,7 @@ from labbook.model.run_fields import flatten
 from labbook.model.run_files import is_checkpoint, short_fingerprint
 from labbook.report.entry.model_section import library_optimizer
 from labbook.report.entry.printed_series import without_repeats
-from labbook.report.numbers import listed_value
+from labbook.report.numbers import listed_value, without_noise
 from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
     base_name,
@@ -125,7 +125,7 @@ def _optimizers(run: Run) -> dict[str, Any]:
     given: list[Any] = [listed_value(max(s.high or s.values)) for s in used] or [
         facts[key] for facts in options for key in ("lr", "learning_rate") if key in facts
     ]
-    rates = dict.fromkeys(rate for rate in given if isinstance(rate, (int, float)) and math.isfinite(rate))
+    rates = dict.fromkeys(without_noise(r) for r in given if isinstance(r, (int, float)) and math.isfinite(r))
     lists = {"optimizer": list(types)[:_MAX_TAGS], "lr": list(rates)[:_MAX_TAGS]}
     return {name: values for name, values in lists.items() if values}
 
@@ -208,7 +208,7 @@ def parameter_rank(name: str, value: object, is_default: bool) -> int:
 def _param(value: float | int | str | None) -> float | int | str | bool | None:
     if isinstance(value, str):
         return value[:_MAX_VALUE]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else without_noise(value)
 
 
 def _metrics(run: Run) -> dict[str, Any]:

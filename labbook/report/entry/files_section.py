@@ -12,13 +12,10 @@ from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.paths import NotebookPaths
 
-_FEW_GONE = 3
-"""Files written and deleted again that have a row each: of more, as of old checkpoints, one line says it."""
-
 _FEW_ALIKE = 4
 """Files with names that differ only in numbers, as of checkpoints, which have a row each; more are one row."""
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)*")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)*)")
 
 
 def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) -> dict[str, Any] | None:
@@ -31,13 +28,12 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
         return None
     kept = [one for one in run.artifacts if one.via != "snapshot"]
     order = {"written": 0, "read and written": 1, "read": 2}
-    gone = sorted(f.path for f in run.files if f.reason == "gone" and f.mode == "written")
-    gone = gone if len(gone) > _FEW_GONE else []
-    files = _merge_numbered([f for f in run.files if f.path not in gone])
+    gone = [f for f in run.files if f.reason == "gone" and f.mode != "read"]
+    files = _merge_numbered([f for f in run.files if f not in gone])
     files.sort(key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
     return {
-        "gone": len(gone),
-        "gone_names": shorten_middle(", ".join(gone), limits.cell),
+        "gone": sum(f.members for f in gone),
+        "gone_names": shorten_middle(", ".join(sorted({f.path for f in _merge_numbered(gone)})), limits.cell),
         "rows": [_file(f, limits) for f in files[: limits.rows]],
         "more": max(0, len(files) - limits.rows),
         "kept": [_artifact(one, limits) for one in kept[: limits.rows]],
@@ -63,7 +59,10 @@ def _merge_numbered(files: Sequence[FileUse]) -> list[FileUse]:
     for use in files:
         alike.setdefault((_NUMBER.sub("*", use.path), use.mode, use.reason), []).append(use)
     rows: list[FileUse] = []
-    for (pattern, mode, reason), group in alike.items():
+    for (_, mode, reason), group in alike.items():
+        # A number that all have, as in the name of a folder, is no difference.
+        parts = [set(each) for each in zip(*(_NUMBER.split(use.path) for use in group), strict=True)]
+        pattern = "".join(part.pop() if len(part) == 1 else "*" for part in parts)
         size = sum(max(0, use.size_bytes) for use in group)
         merged = FileUse(pattern, mode, size, reason=reason, members=sum(use.members for use in group))
         rows += group if len(group) <= _FEW_ALIKE else [merged]

@@ -22,6 +22,7 @@ _MOST_LOADED = 4
 _RATES = ("lr", "learning_rate")
 _CYCLED = {"betas", "momentum"}
 """Options that a scheduler such as OneCycleLR may set anew, besides `lr`."""
+_FEW = 10
 _WHOLE = 0.95
 """Share of the parameters that the model has. Source: chosen by us; a likelihood beside it has one or two."""
 
@@ -167,7 +168,16 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
         counts = {name: own[0].get(name) for name in ("parameters", "trainable")}
         # The optimizer of a static graph holds none: what it updates is not known.
         return {**state, **counts, "model": own[0].get("root"), "optimized": total or None}
-    if not isinstance(total, int) or any(model.get("parameters", 0) < _WHOLE * total for model in called):
+    if not isinstance(total, int):
+        return state
+    size = sum(int(model.get("parameters") or 0) for model in called)
+    names = [str(model.get("root")) for model in called]
+    # Models one after the other, without one around them; a parameter alone, as a temperature, is none.
+    if (size == total and len(called) > 1) or (size + _FEW < total and state.get("model") in names):
+        named = all(model.get("variable") for model in called) and len({*names}) < len(names)
+        each = [f"{model.get('variable')} ({model.get('root')})" for model in called] if named else names
+        return {**state, "model": ", ".join([*each, *(["…"] if size < total else [])])}
+    if any(model.get("parameters", 0) < _WHOLE * total for model in called):
         return state
     losses = [model for model in called if _is_loss(model)]
     roots = {str(model.get("root")) for model in called if model not in losses}
@@ -275,9 +285,9 @@ def loss_names_of_optimizers(run: Run) -> dict[str, str]:
 
 
 def _loss_names(facts: Mapping[str, Any]) -> str:
-    """The losses of an optimizer as the program calls them, "" where it calls them what everybody does."""
+    """The losses of an optimizer as the program calls them, "" of one loss with a name that says nothing."""
     names = [str(name) for name in facts.get("losses") or ()]
-    return " + ".join(names[:8]) if names and names != ["loss"] else ""
+    return " + ".join(names[:8]) if len(names) > 1 or any(len(name) > 2 and name != "loss" for name in names) else ""
 
 
 def count_summed_losses(facts: Mapping[str, Any]) -> int:

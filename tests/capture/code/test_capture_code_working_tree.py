@@ -47,6 +47,7 @@ def test_ignored_files_are_not_taken(code, make_context, git_in):
 
 def test_files_of_labbook_are_no_change(code, make_context):
     (code / "labbook.toml").write_text("title = 'x'\n")
+    (code / ".gitignore").write_text("/.labbook/\n")  # as `labbook init` writes it
     (code / "notes" / "runs").mkdir(parents=True)
     (code / "notes" / "runs" / "a.md").write_text("entry")
     facts = capture(make_context(code, "python", "train.py", root=code))
@@ -279,7 +280,7 @@ def test_submodule_is_named_and_not_entered(code, make_context, git_in, tmp_path
 @in_one_test(
     ("name", "source"),
     [("a.py", True), ("conf.yaml", True), ("requirements-dev.txt", True), ("Makefile", True), ("Dockerfile.gpu", True),
-     ("log.txt", False), ("weights.pt", False), ("data.csv", False), ("README.md", True)],
+     ("log.txt", False), ("weights.pt", False), ("script.ts", False), ("data.csv", False), ("README.md", True)],
 )  # fmt: skip
 def test_new_source_files(name, source):
     assert is_source(f"some/{name}") is source

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from labbook.probe.inspection.model_inputs import ModelInputs
-from labbook.probe.inspection.sequence_offsets import padded_share, series_ahead, tokens_ahead
+from labbook.probe.inspection.sequence_offsets import describe_tokens, padded_share, series_ahead, tokens_ahead
 
 pytestmark = pytest.mark.pure
 
@@ -96,3 +96,9 @@ def test_a_mask_that_leaves_the_padding_alone_behind_a_token_for_the_sequence():
 )
 def test_padding_at_the_end_of_the_rows(rows, share):
     assert padded_share([token for row in rows for token in row], (len(rows), 4)) == share
+
+
+@pytest.mark.parametrize(("word", "pad"), [(9, 0), (0, None)])
+def test_a_token_that_is_inside_of_the_rows_too_is_no_padding(word, pad):
+    rows = [[3, word, 4, 5, 0, 0], [6, 3, 7, 0, 0, 0], [3, 4, 5, 6, 7, 8]]
+    assert describe_tokens(rows)["pad"] == pad

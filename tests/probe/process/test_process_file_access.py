@@ -152,7 +152,7 @@ def test_links_are_resolved_and_a_secret_in_a_path_is_masked(probed):
     assert done.paths() == {"real.txt", "run-[REDACTED:known].txt"}
 
 
-@pytest.mark.parametrize("module", ["h5py", "pyarrow.parquet", "safetensors.numpy"])
+@pytest.mark.parametrize("module", ["h5py", "pyarrow.parquet", "safetensors.numpy", "torch", "torch.export"])
 def test_readers_in_c_are_seen(probed, module):
     pytest.importorskip(module)
     pytest.importorskip("numpy")
@@ -160,11 +160,19 @@ def test_readers_in_c_are_seen(probed, module):
         "h5py": "import h5py; h5py.File('a.h5', 'w').close(); h5py.File('a.h5').close()",
         "pyarrow.parquet": (
             "import pyarrow as pa, pyarrow.parquet as pq; pq.write_table(pa.table({'a': [1]}), 'a.parquet'); "
-            "pq.read_table('a.parquet')"
+            "pq.ParquetFile('a.parquet').read()"
         ),
         "safetensors.numpy": (
             "import numpy, safetensors.numpy as s; s.save_file({'a': numpy.zeros(3)}, 'a.safetensors'); "
             "s.load_file('a.safetensors')"
+        ),
+        "torch": (
+            "import torch; m = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)); torch.jit.save(m, 'a.ts'); "
+            "torch.jit.load('a.ts')"
+        ),
+        "torch.export": (
+            "import torch; m = torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),)); "
+            "torch.export.save(m, 'a.pt2'); torch.export.load('a.pt2')"
         ),
     }[module]
     done = probed(sys.executable, "-c", code)

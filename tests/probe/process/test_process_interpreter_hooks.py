@@ -36,6 +36,15 @@ def test_warnings_are_recorded_and_printed_unchanged(probed, python):
     assert Path(done.of("warning")[0]["file"]).name == "warn.py"
 
 
+def test_a_package_beside_others_on_the_module_path_is_not_the_program(probed, python):
+    """As of `pip install --target`, of which the path says nothing."""
+    for name, body in (("lib/old.py", "import warnings\nwarnings.warn('x')"), ("lib/old-1.dist-info/METADATA", "")):
+        probed.write(name, body)
+    probed.write("warn.py", "import old, warnings\nwarnings.warn('y')")
+    done = probed(python, "warn.py", PYTHONPATH=str(probed.folder / "lib"))
+    assert {event["message"]: event["own"] for event in done.of("warning")} == {"x": False, "y": True}
+
+
 @pytest.mark.parametrize("flags", [["-W", "error"], ["-W", "always"], ["-X", "tracemalloc", "-X", "dev"]])
 def test_warnings_under_flags_look_the_same(probed, python, flags):
     probed.write("warn.py", "import warnings\nopen('warn.py')\nwarnings.warn('old', DeprecationWarning)\nprint(1)")

@@ -101,7 +101,7 @@ def test_batches_and_loaders(runs, notebook):
 
     assert "## Data" in text
     assert "| training, step 1 | input 0 | 8x4 | float32 | -1 to 1.5 | 0.1 / 0.4 |  |" in text
-    assert "| 10 classes, **2 not finite** |" in text
+    assert "| 10 distinct, **2 not finite** |" in text
     # One that is made anew for each epoch is listed once; those of other data that lived beside it are counted.
     assert text.count("- DataLoader over Digits: 1,347 samples, batch size 64, 2 workers, shuffled") == 1
     loader = HEALTH["loaders"][0]
@@ -116,7 +116,8 @@ def test_batches_and_loaders(runs, notebook):
         ("RandomSampler", True, "shuffled"),
         ("SequentialSampler", False, "in order"),
         ("", True, "shuffled"),
-        ("SequenceSampler", True, "in the order of SequenceSampler"),  # one of the program: it may do either
+        ("SequenceSampler", True, "samples chosen by SequenceSampler"),  # one of the program: it may do either
+        ("WeightedRandomSampler", True, "samples chosen by WeightedRandomSampler"),  # rare classes more often
     ],
 )
 def test_the_order_of_a_sampler_of_the_program_is_not_known(runs, notebook, sampler, shuffle, order):

@@ -92,11 +92,15 @@ def test_the_model_is_that_of_a_loss_which_is_called():
         ([("Net", 11104), ("Net", 11104)], "Net"),
         ([("Encoder", 6000)], "VariationalELBO"),  # a part of it is called by itself
         ([("Encoder", 11104), ("Decoder", 11104)], "VariationalELBO"),
+        ([("LSTM", 11100), ("Linear", 4)], "LSTM, Linear"),  # one after the other, without a model around them
+        ([("LSTM", 5000), ("Linear", 4), ("Linear", 6100)], "a (LSTM), b (Linear), c (Linear)"),
+        ([("VariationalELBO", 11000)], "VariationalELBO, …"),
+        ([("VariationalELBO", 11103)], "VariationalELBO"),
         ([], "VariationalELBO"),
     ],
 )
 def test_the_model_is_the_one_that_is_called(called, named):
-    models = [{"root": root, "parameters": parameters} for root, parameters in called]
+    models = [{"root": root, "parameters": size, "variable": v} for v, (root, size) in zip("abc", called, strict=False)]
     assert rows_of(called=models, model="VariationalELBO", parameters=11104, trainable=11104)["model"] == named
 
 

@@ -295,8 +295,9 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     may be weighted by the program, as a focal loss is. Words that an embedding has, too, are no classes.
     """
     loss, counts = find_classifier(signals), label_counts(signals)
-    # Several calls a step, as one for each time: what was counted are the labels of one of them.
-    if loss is not None and loss.get("calls", 0) >= 2 * signals.loop.get("backwards", math.inf):
+    # Several calls a step, as one for each time: what was counted are the labels of one of them. A static graph counts
+    # no backward passes.
+    if loss is not None and loss.get("calls", 0) >= 2 * (signals.loop.get("backwards") or math.inf):
         return unobserved(message("health.not_observed.labels_per_sample"))
     if loss is not None and loss.get("fn") in BINARY:
         # The targets of the loss count; integers of the data may be the ids of users.
@@ -311,16 +312,17 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         return unobserved(message("health.not_observed.vocabulary"))
     if loss.get("fn") in BINARY and not total:
         return unobserved(message("health.not_observed.no_binary_labels"))
+    if not total:
+        return unobserved(message("health.not_observed.no_labels"))
     if total < 100 or len(counts) < 2:
         return too_few_data(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())
     share = most / total
-    observed = message("health.class_imbalance.shares", classes=len(counts), low=least / total, high=share)
+    seen = {"classes": len(counts), "low": least / total, "high": share, "labels": total}
+    observed = message("health.class_imbalance.shares", **seen)
     certain = total >= _LABELS or 1 - binomial_at_least(least + 1, most + least, 1 / 11) < _CERTAIN
-    if most <= 10 * least:
+    if most <= 10 * least or not certain:
         return Outcome("ok", observed)
-    if not certain:
-        return Outcome("ok", message("health.class_imbalance.few", shares=observed, labels=total))
     if loss.get("weight"):
         return Outcome("ok", message("health.class_imbalance.weighted", shares=observed))
     rare = [name for name, n in counts.most_common()[::-1] if n * 10 < most]
