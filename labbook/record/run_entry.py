@@ -30,12 +30,13 @@ take about 800 kB, and the folder of an entry stays under 1 MiB."""
 
 
 def add_printed_metrics(run: Run, text: str) -> Run:
-    """Adds the series printed on the console or in cells, except those that the probe recorded too."""
+    """Adds the series printed on the console or in cells, except those that the probe recorded, too."""
     if not text.strip():
         return run
     from labbook.capture.metrics_text import metrics_from_console
+    from labbook.findings.watched_metric import add_watched_metric
 
-    return _add_unknown(run, metrics_from_console(text), str.lower)
+    return add_watched_metric(_add_unknown(run, metrics_from_console(text), str.lower), text)
 
 
 def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redactor: Redactor) -> Run:
@@ -47,7 +48,7 @@ def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redact
     from labbook.report.entry.printed_series import is_part_of, repeats_values
 
     ended = run.started if run.ended is None else run.ended
-    trainings = len(run.facts("trainings").get("rows") or ())
+    trainings = len(run.facts("trainings").get("rows") or ()) or int(run.facts("phases").get("count") or 0)
     found = metrics_from_tables(items, cwd, run.started, ended, trainings)
     own = {name_words(series.name) for series in found}
     others = [s for s in run.series if name_words(s.name) not in own and metric_kind(s.name).quantity]
@@ -104,6 +105,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the name of the main metric of the run, and its direction: that of its trainings where it has several."""
+    from labbook.findings.watched_metric import add_watched_goal
     from labbook.health.evidence.training_kind import may_rise
     from labbook.report.series_choice import primary_series, split_direction
     from labbook.store.experiments import metric_goal
@@ -113,6 +115,8 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
+    if not goal.metric and (watched := (run := add_watched_goal(run)).facts("watched")):
+        goal = MetricGoal(watched["metric"], goal.direction or watched["direction"])
     reported = run.facts("trainings").get("metric", "loss")
     name = primary_series(run, goal) if goal.metric or reported == "loss" else reported
     kind = metric_kind(name)

@@ -207,7 +207,13 @@ def with_axis(series: Series, steps: int) -> Series:
 
 
 def is_of_batches(series: Series, run: Run) -> bool:
-    """Whether a series has values of single batches; also one that a program prints once an epoch."""
+    """Whether a series has values of single batches; also one that a program prints once an epoch.
+
+    What a program compares with its best has values of what it judges the model by.
+    """
+    kind = metric_kind(series.name)
+    if series.name == run.facts("watched").get("metric") and not (kind.quantity == "loss" and kind.is_training):
+        return False
     trainings = len(run.facts("trainings").get("rows") or ())
     if trainings and series.source != "probe" and len(series.values) in (trainings, trainings + 1):
         return False  # one value a training, and perhaps their mean

@@ -1,0 +1,185 @@
+"""The metric that the code of a program watches, as a series of its run and as the goal of the run."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labbook.findings.code_checks import source_files
+from labbook.model.downsampling import downsample
+from labbook.model.metric_kinds import MetricGoal, metric_kind, name_words, named_metric
+from labbook.model.run import Run
+from labbook.model.series import Series
+
+if TYPE_CHECKING:
+    from labbook.review.printed_values import PrintedValue
+    from labbook.review.watched_values import WatchedValue
+
+_LONGEST_LINE = 400
+_NEVER = 99
+_SERIES_POINTS = 2000
+_NEVER_WATCHED = frozenset({
+    "time", "sec", "secs", "seconds", "dt", "elapsed", "duration", "grad", "norm", "gn", "lr", "mem", "memory",
+    "length", "len", "size", "count", "step", "epoch", "iter", "params", "gpu", "fps", "throughput",
+})  # fmt: skip
+"""Words of extremes that say nothing of a model: the slowest epoch, the largest gradient, the longest sentence."""
+
+
+def add_watched_metric(run: Run, text: str) -> Run:
+    """Adds the watched value that the program prints as a series, and as the primary one of the run.
+
+    Lines of other statements do not count: a summary at the end, the value before the training.
+
+    Args:
+        text: The output.
+    """
+    for value in _watched_values(run):
+        if (found := _printed_series(value, text)) is None:
+            continue
+        series, negative = found
+        known = _find_known(run, series)
+        if known is not None and metric_kind(known.name).quantity:
+            series = known if known.values == series.values else replace(series, name=known.name)
+        if _NEVER_WATCHED & set(name_words(series.name)):
+            continue
+        rest = tuple(s for s in run.series if s is not known and s.name != series.name)
+        added = replace(run, series=(*rest, series))
+        if goal := _goal(added, value, series.name, negative=negative):
+            return with_goal(added, goal, value.how)
+    return run
+
+
+def with_goal(run: Run, goal: MetricGoal, how: int) -> Run:
+    """Returns the run with a watched metric as its primary one."""
+    watched = {"metric": goal.metric, "direction": goal.direction, "how": how}
+    return replace(run, primary=goal.metric, direction=goal.direction, captured={**run.captured, "watched": watched})
+
+
+def add_watched_goal(run: Run) -> Run:
+    """Adds the watched metric that is logged, where none that is printed is watched as surely."""
+    for value in _watched_values(run):
+        if value.how >= run.facts("watched").get("how", _NEVER):
+            break
+        printed = [(line.label, negative) for line, negative in value.lines if not line.is_copy and line.in_loop]
+        for label, negative in (*printed, *value.labels):
+            name = _find_labelled(run, label)
+            goal = _goal(run, value, name, negative=negative) if name else None
+            if goal is not None:
+                return with_goal(run, goal, value.how)
+    return run
+
+
+def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> MetricGoal | None:
+    """Returns the goal of a watched series; `None` if what another one says of the model counts more."""
+    from labbook.report.series_choice import primary_series
+    from labbook.review.watched_values import PRINTED_LAST, SAVED
+
+    kind, others = metric_kind(name), replace(run, primary="", direction="")
+    if _NEVER_WATCHED & set(name_words(name)):
+        return None
+    by_name = primary_series(others)
+    is_weaker = by_name and by_name != name and not metric_kind(by_name).is_training
+    is_loss = kind.quantity == "loss"
+    if is_weaker and ((is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > SAVED and is_loss)):
+        return None
+    direction = value.direction_as(negative=negative) or next(
+        (found for line, _ in value.lines if (found := metric_kind(line.label).direction)), ""
+    )
+    if kind.direction and direction and direction != kind.direction and value.how > SAVED:
+        return None  # the range of a plot, say
+    return MetricGoal(name, direction or kind.direction)
+
+
+def _watched_values(run: Run) -> list[WatchedValue]:
+    files = source_files(run)
+    try:
+        return _read_code(tuple((path, path.stat().st_mtime_ns) for path in files))
+    except Exception:
+        # Unreadable code costs the choice, never the entry.
+        return []
+
+
+@lru_cache(maxsize=4)
+def _read_code(files: tuple[tuple[Path, int], ...]) -> list[WatchedValue]:
+    from labbook.review.watched_values import find_watched_values
+
+    return find_watched_values([path for path, _ in files])
+
+
+def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | None:
+    """Returns the series that the lines of a watched value print, and whether it is the negative; or `None`.
+
+    A line is of the statement whose pattern begins first in it. Of statements one after the other, as those of the
+    phases of a training, the last one counts, else the one with most values.
+    """
+    from labbook.review.watched_values import PRINTED_LAST
+
+    names = [label for label, _ in value.labels]
+    patterns = [(re.compile(printed.pattern), printed) for printed, _ in value.lines]
+    matches: list[dict[int, re.Match[str]]] = [{} for _ in patterns]
+    for number, line in enumerate(text.splitlines()):
+        found = [
+            (match.start(), at, match)
+            for at, (pattern, printed) in enumerate(patterns)
+            if len(line) <= _LONGEST_LINE and printed.anchor in line and (match := pattern.search(line))
+        ]
+        first = min(found, key=lambda one: one[0])[0] if found else 0
+        for start, at, match in found:
+            if start == first:
+                matches[at][number] = match
+    ways = []
+    for own, (printed, negative) in zip(matches, value.lines, strict=True):
+        series = _series_of(printed, list(own.values()), names)
+        is_result = value.how == PRINTED_LAST and series is not None and bool(metric_kind(series.name).split)
+        if series is not None and (printed.in_loop or len(own) > 1 or is_result):
+            ways.append((printed, min(own), max(own), series, negative))
+    ways = [one for one in ways if not one[0].is_copy] or ways
+    if not ways:
+        return None
+    in_turn = all(one[2] < other[1] for one, other in pairwise(sorted(ways, key=lambda one: one[1])))
+    best = max(ways, key=lambda one: (one[0].in_loop, one[1] if in_turn else 0, len(one[3].values)))
+    return best[3], best[4]
+
+
+def _series_of(printed: PrintedValue, matches: list[re.Match[str]], names: list[str]) -> Series | None:
+    values = [float(found["value"]) for found in matches]
+    if not values or not any(map(math.isfinite, values)):
+        return None
+    places = [int(found["place"]) for found in matches if "place" in found.groupdict()]
+    starts = [n for n in range(1, len(places)) if places[n] <= places[n - 1]]
+    is_placed = bool(places) and not starts
+    steps = tuple(places) if is_placed else tuple(range(1, len(values) + 1))
+    axis = (printed.unit or "number") if is_placed else "number"
+    name = printed.label or next(iter(names), "")
+    series = Series.of_values(name, "text", steps, values, starts=(0, *starts) if starts else (), axis=axis)
+    return downsample(series, _SERIES_POINTS) if name else None
+
+
+def _find_known(run: Run, series: Series) -> Series | None:
+    """Returns the printed series that has the same values, or is named alike."""
+    printed = [s for s in run.series if s.source == "text"]
+    name = named_metric([s.name for s in printed], series.name)
+    return next((s for s in printed if _is_same(s, series)), next((s for s in printed if s.name == name), None))
+
+
+def _is_same(one: Series, other: Series) -> bool:
+    """Whether a series read from the output has the values of the other, and perhaps a few of other lines."""
+    if not 0 <= len(one.values) - len(other.values) <= 2:
+        return False
+    rest = iter(one.values)
+    return all(any(math.isclose(value, each, rel_tol=1e-9) for each in rest) for value in other.values)
+
+
+def _find_labelled(run: Run, label: str) -> str:
+    """Returns the series of a label: of the same words, else the only one that ends with them."""
+    names = [s.name for s in run.series if s.source != "probe"]
+    words = name_words(label)
+    if exact := named_metric(names, label):
+        return exact
+    ending = [name for name in names if words and name_words(name)[-len(words) :] == words]
+    return ending[0] if len(set(ending)) == 1 else ""

@@ -1,0 +1,111 @@
+"""What a program compares with its best is its main metric, whatever its name."""
+
+import textwrap
+
+import pytest
+
+from labbook.capture.metrics_text import metrics_from_console
+from labbook.findings.watched_metric import add_watched_goal, add_watched_metric
+from labbook.model.run import Run
+from labbook.model.series import Series
+
+LOOP = """for epoch in range(1, 4):
+    hq, gap = evaluate()
+    print(f'epoch {epoch} | loss {loss:.2f} | gap {gap:.2f} hq {hq:.2f}')
+"""
+LINES = """epoch 1 | loss 0.90 | gap 0.30 hq 0.40
+epoch 2 | loss 0.70 | gap 0.10 hq 0.60
+epoch 3 | loss 0.60 | gap 0.20 hq 0.50
+"""
+STOPPER = """
+class Stopper:
+    def __init__(self): self.best, self.count = None, 0
+    def __call__(self, value):
+        score = -value
+        if self.best is None: self.best = score
+        elif score < self.best: self.count += 1
+        else: self.best = score
+stopper = Stopper()
+"""
+
+
+def _run(tmp_path, code, text, *series):
+    file = tmp_path / "train.py"
+    file.write_text(textwrap.dedent(code), encoding="utf-8")
+    run = Run("i", "finished", (), "", 0.0, sources=(str(file),), series=(*series, *metrics_from_console(text)))
+    return add_watched_goal(add_watched_metric(run, text))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "metric", "direction"),
+    [
+        ("", "    if hq > best:\n        best = hq\n        torch.save(m, p)\n", "hq", "max"),
+        ("", "    if best is None or gap < best - 1e-4:\n        best, wait = gap, 0\n", "gap", "min"),
+        ("", "    if best['hq'] <= hq:\n        best = {'hq': hq, 'epoch': epoch}\n", "hq", "max"),
+        ("", "    better = hq > best\n    if better:\n        best = hq\n", "hq", "max"),
+        ("", "    best_hq = max(best_hq, hq)\n", "hq", "max"),
+        ("", "    curve.append(gap)\nk = np.argmin(curve)\n", "gap", "min"),
+        ("", "    rows.append({'gap': gap, 'hq': hq})\ntop = max(rows, key=lambda row: row['hq'])\n", "hq", "max"),
+        ("", "    rows.append({'gap': gap, 'hq': hq})\ntop = sorted(rows, key=lambda r: -r['hq'])[0]\n", "hq", "max"),
+        (STOPPER, "    stopper(gap)\n", "gap", "min"),
+        (STOPPER, "    stopper(-hq)\n", "hq", "max"),
+        (
+            "from torch.optim.lr_scheduler import ReduceLROnPlateau\nplan = ReduceLROnPlateau(opt, mode='max')\n",
+            "    plan.step(hq)\n",
+            "hq",
+            "max",
+        ),
+        ("", "print('final gap', gap)\n", "gap", ""),
+        # What is compared but says nothing of a model, or is no best value.
+        ("", "    if loss < 1e-4: break\n    slowest = max(slowest, hq)\n", "", ""),
+        ("", "    if hq > 3 * usual:\n        skipped += 1\n", "", ""),
+    ],
+)
+def test_what_the_program_compares_with_its_best_is_the_main_metric(tmp_path, before, after, metric, direction):
+    run = _run(tmp_path, before + LOOP + after, LINES)
+    assert (run.primary or run.facts("watched").get("metric", ""), run.direction) == (metric, direction)
+
+
+def test_lines_of_other_statements_are_no_values_of_the_watched_metric(tmp_path):
+    code = f"hq, gap = evaluate()\nprint(f'untrained: hq {{hq:.2f}}')\n{LOOP}    if hq > best: best = hq\n"
+    code += "print(f'epoch {at}: hq {best:.2f}')\n"
+    run = _run(tmp_path, code, f"untrained: hq 0.05\n{LINES}epoch 2: hq 0.60\n")
+    found = next(s for s in run.series if s.name == "hq")
+    assert (found.steps, found.values, found.axis) == ((1, 2, 3), (0.4, 0.6, 0.5), "epoch")
+
+
+@pytest.mark.parametrize(
+    ("statement", "lines", "name"),
+    [
+        (
+            "print(f'round {i}: mse on expert states {v:.3f}, n {n}')",
+            "round {i}: mse on expert states {v}, n 5",
+            "mse on expert states",
+        ),
+        ("print('[%d/%d] SW %.3f' % (i, n, v))", "[{i}/9] SW {v}", "SW"),
+        ("print(f'{i:4d} {other:8.3f} {v:8.3f}')", "   {i}    0.100    {v}", "v"),
+        ("print('第', i, '轮 车道偏差', v.item(), '米')", "第 {i} 轮 车道偏差 {v} 米", "车道偏差"),
+        ("log.info('step %d sharp: %.3f', i, v)", "2026-01-02 INFO step {i} sharp: {v}", "sharp"),
+    ],
+)
+def test_the_name_and_values_of_a_watched_metric_are_those_of_its_statement(tmp_path, statement, lines, name):
+    code = f"for i in range(9):\n    {statement}\n    if v < best:\n        best = v\n        save(dict(v=v))\n"
+    text = "".join(lines.format(i=i, v=v) + "\n" for i, v in enumerate(("0.512", "0.250", "0.300")))
+    run = _run(tmp_path, code, text)
+    found = next(s for s in run.series if s.name == name)
+    assert (run.primary, run.direction, found.steps, found.values) == (name, "min", (0, 1, 2), (0.512, 0.25, 0.3))
+
+
+def test_a_watched_value_that_is_only_logged_is_found_by_its_key(tmp_path):
+    code = (
+        "for e in range(3):\n    f.write(json.dumps({'epoch': e, 'dev_cost': c}))\n    if c < low: low = c; save(m)\n"
+    )
+    run = _run(tmp_path, code, "", Series("dev_cost", "log.jsonl", (0, 1), (2.0, 1.0)))
+    assert run.facts("watched") == {"metric": "dev_cost", "direction": "min", "how": 0}
+
+
+def test_a_training_loss_that_is_watched_does_not_hide_held_out_values(tmp_path):
+    code = "for e in range(3):\n    print(f'epoch {e} loss {loss:.2f} val_acc {acc:.2f}')\n"
+    code += "    if loss < low: low = loss; save(m)\n"
+    text = "".join(f"epoch {e} loss 0.{9 - e}0 val_acc 0.{5 + e}0\n" for e in range(3))
+    assert not _run(tmp_path, code, text).facts("watched")
