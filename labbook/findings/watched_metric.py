@@ -10,11 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labbook.capture.metric_names import data_split, has_split
 from labbook.findings.code_checks import source_files
 from labbook.model.downsampling import downsample
 from labbook.model.metric_kinds import MetricGoal, metric_kind, name_words, named_metric
 from labbook.model.run import Run
 from labbook.model.series import Series
+from labbook.review.printed_values import NUMBER
 
 if TYPE_CHECKING:
     from labbook.review.printed_values import PrintedValue
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 400
 _NEVER = 99
+_HEADER_LINES = 3
 _SERIES_POINTS = 2000
 _NEVER_WATCHED = frozenset({
-    "time", "sec", "secs", "seconds", "dt", "elapsed", "duration", "grad", "norm", "gn", "lr", "mem", "memory",
-    "length", "len", "size", "count", "step", "epoch", "iter", "params", "gpu", "fps", "throughput",
+    "time", "sec", "secs", "seconds", "dt", "elapsed", "duration", "grad", "gradnorm", "norm", "gn", "lr", "mem",
+    "memory", "length", "len", "size", "count", "step", "epoch", "iter", "params", "gpu", "fps", "throughput",
 })  # fmt: skip
 """Words of extremes that say nothing of a model: the slowest epoch, the largest gradient, the longest sentence."""
 
@@ -62,6 +65,12 @@ def with_goal(run: Run, goal: MetricGoal, how: int) -> Run:
 
 def add_watched_goal(run: Run) -> Run:
     """Adds the watched metric that is logged, where none that is printed is watched as surely."""
+    from labbook.review.watched_values import PRINTED_LAST
+
+    watched = run.facts("watched")
+    if watched.get("how") == PRINTED_LAST and _is_held_out(run, watched["metric"]):
+        rest = tuple(s for s in run.series if s.name != watched["metric"] or len(s.values) > 1)
+        run = replace(run, series=rest, primary="", direction="", captured={**run.captured, "watched": {}})
     for value in _watched_values(run):
         if value.how >= run.facts("watched").get("how", _NEVER):
             break
@@ -76,16 +85,15 @@ def add_watched_goal(run: Run) -> Run:
 
 def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> MetricGoal | None:
     """Returns the goal of a watched series; `None` if what another one says of the model counts more."""
-    from labbook.report.series_choice import primary_series
     from labbook.review.watched_values import PRINTED_LAST, SAVED
 
-    kind, others = metric_kind(name), replace(run, primary="", direction="")
+    kind = metric_kind(name)
     if _NEVER_WATCHED & set(name_words(name)):
         return None
-    by_name = primary_series(others)
-    is_weaker = by_name and by_name != name and not metric_kind(by_name).is_training
     is_loss = kind.quantity == "loss"
-    if is_weaker and ((is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > SAVED and is_loss)):
+    if _is_held_out(run, name) and (
+        (is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > SAVED and is_loss)
+    ):
         return None
     direction = value.direction_as(negative=negative) or next(
         (found for line, _ in value.lines if (found := metric_kind(line.label).direction)), ""
@@ -93,6 +101,15 @@ def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> Metric
     if kind.direction and direction and direction != kind.direction and value.how > SAVED:
         return None  # the range of a plot, say
     return MetricGoal(name, direction or kind.direction)
+
+
+def _is_held_out(run: Run, name: str) -> bool:
+    """Whether the names alone would choose another metric, of held-out data."""
+    from labbook.report.series_choice import primary_series
+
+    others = tuple(s for s in run.series if s.name != name)
+    by_name = primary_series(replace(run, series=others, primary="", direction=""))
+    return bool(by_name) and not metric_kind(by_name).is_training
 
 
 def _watched_values(run: Run) -> list[WatchedValue]:
@@ -119,10 +136,10 @@ def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | Non
     """
     from labbook.review.watched_values import PRINTED_LAST
 
-    names = [label for label, _ in value.labels]
+    lines = text.splitlines()
     patterns = [(re.compile(printed.pattern), printed) for printed, _ in value.lines]
     matches: list[dict[int, re.Match[str]]] = [{} for _ in patterns]
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(lines):
         found = [
             (match.start(), at, match)
             for at, (pattern, printed) in enumerate(patterns)
@@ -134,16 +151,46 @@ def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | Non
                 matches[at][number] = match
     ways = []
     for own, (printed, negative) in zip(matches, value.lines, strict=True):
-        series = _series_of(printed, list(own.values()), names)
+        name = printed.label or (_column_name(lines, *next(iter(own.items()))) if own else "")
+        series = _series_of(printed, list(own.values()), [name, *(label for label, _ in value.labels)])
         is_result = value.how == PRINTED_LAST and series is not None and bool(metric_kind(series.name).split)
         if series is not None and (printed.in_loop or len(own) > 1 or is_result):
             ways.append((printed, min(own), max(own), series, negative))
     ways = [one for one in ways if not one[0].is_copy] or ways
     if not ways:
-        return None
+        return _read_keys(value, text)
     in_turn = all(one[2] < other[1] for one, other in pairwise(sorted(ways, key=lambda one: one[1])))
     best = max(ways, key=lambda one: (one[0].in_loop, one[1] if in_turn else 0, len(one[3].values)))
     return best[3], best[4]
+
+
+def _column_name(lines: list[str], number: int, match: re.Match[str]) -> str:
+    """Returns the title above a value in a table with bars or blanks; "" where there is none."""
+    bar = "|" if lines[number].count("|") > 1 else None
+    place = len(lines[number][: match.start("value")].split(bar)) - (bar is not None)
+    for line in reversed(lines[max(0, number - _HEADER_LINES) : number]):
+        titles = line.split(bar)
+        if len(titles) == len(lines[number].split(bar)) and re.search(r"[^\W\d]", titles[place]):
+            return titles[place].strip()
+    return ""
+
+
+def _read_keys(value: WatchedValue, text: str) -> tuple[Series, bool] | None:
+    """Returns the series printed behind the key of a watched value, as `balanced=0.81`, of lines that begin alike."""
+    for label, negative in value.labels:
+        pattern = re.compile(rf"(?<!\w){re.escape(label)}['\"]?\s*[:=]\s*(?P<value>{NUMBER})(?![\w.]*\d)")
+        lines: dict[str, list[float]] = {}
+        for line in text.splitlines():
+            if len(line) <= _LONGEST_LINE and (match := pattern.search(line)):
+                lines.setdefault(re.sub(r"[-+.\d]+(?:e[-+]?\d+)?", "#", line[: match.start()]), []).append(
+                    float(match["value"])
+                )
+        begin = max(lines, key=lambda one: len(lines[one]), default="")
+        if len(values := lines.get(begin, [])) > 1:
+            split = data_split(begin)
+            name = f"{split}/{label}" if split and not has_split(label) else label
+            return Series.of_values(name, "text", range(1, len(values) + 1), values, axis="number"), negative
+    return None
 
 
 def _series_of(printed: PrintedValue, matches: list[re.Match[str]], names: list[str]) -> Series | None:
@@ -155,7 +202,7 @@ def _series_of(printed: PrintedValue, matches: list[re.Match[str]], names: list[
     is_placed = bool(places) and not starts
     steps = tuple(places) if is_placed else tuple(range(1, len(values) + 1))
     axis = (printed.unit or "number") if is_placed else "number"
-    name = printed.label or next(iter(names), "")
+    name = next(filter(None, names), "")
     series = Series.of_values(name, "text", steps, values, starts=(0, *starts) if starts else (), axis=axis)
     return downsample(series, _SERIES_POINTS) if name else None
 

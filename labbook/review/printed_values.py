@@ -10,7 +10,7 @@ from labbook.frozen import dataclass
 from labbook.review.names import LOOPS, dotted_target, last_name, last_names
 from labbook.review.source_file import Source
 
-_NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf)"
+NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf)"
 _COUNTING = {"range", "trange", "enumerate", "count"}
 _PERCENT_FIELD = re.compile(r"%(?:\(\w+\))?[-+ #0]*(?:\d+|\*)?(?:\.\d+)?([diouxXeEfFgGcrsa%])")
 _BRACE_FIELD = re.compile(r"\{(\w*)(?:![rsa])?(?::([^{}]*))?\}")
@@ -133,7 +133,7 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
             if number > at and part.strip():
                 break
         elif number == at:
-            pattern += rf"\s*(?P<value>{_NUMBER})(?![\w.]*\d)"
+            pattern += rf"\s*(?P<value>{NUMBER})(?![\w.]*\d)"
         elif number < at and "(?P<place>" not in pattern and (name := _counter(part, counters)):
             pattern += r"\s*(?P<place>\d{1,12})"
             unit = "epoch" if re.search("epoch|^ep$|轮", name, re.IGNORECASE) else "step"
@@ -185,7 +185,7 @@ def _counter(node: ast.expr, names: set[str]) -> str:
     """Returns the name of a counter, alone or with a number added to it; "" of any other value."""
     if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
         node = node.left
-    name = dotted_target(node)
+    name = dotted_target(node).removeprefix("self.")
     return name if name in names else ""
 
 

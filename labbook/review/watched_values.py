@@ -110,12 +110,15 @@ class _Finder:
                 continue
             less = isinstance(compare.ops[0], (ast.Lt, ast.LtE))
             sides = compare.left, compare.comparators[0]
+            words = {each for part in (node.body, node.orelse) for one in part for each in last_names(one)}
+            how = SAVED if any(map(_SAVES.search, words)) else CHOSEN
             for value, best, is_less in ((*sides, less), (sides[1], sides[0], not less)):
                 for block, is_taken in ((node.body, True), (node.orelse, False)):
                     if _keeps(block, value, _bound(best)):
-                        words = {each for part in (node.body, node.orelse) for one in part for each in last_names(one)}
-                        how = SAVED if any(map(_SAVES.search, words)) else CHOSEN
                         yield how, "min" if is_less == is_taken else "max", bare_value(value)[0]
+
+                if how == SAVED and isinstance(best, ast.Call) and last_name(best.func) in ("max", "min"):
+                    yield how, last_name(best.func), bare_value(value)[0]  # if acc <= max(before): wait += 1
 
     def _picked_by(self, source: Source, node: ast.Call) -> Iterator[tuple[int, str, ast.expr]]:
         """Yields what a call chooses by: `max(history, key=...)`, `np.argmin(curve)`, `scheduler.step(score)`."""
@@ -140,7 +143,7 @@ class _Finder:
     def printed_last(self, sources: list[Source]) -> list[WatchedValue]:
         """Returns the values of the last line of the program that prints one, where a loop prints or logs them, too."""
         for source, node, parts in reversed(self._templates):
-            if source is not sources[0] or any(isinstance(one, LOOPS) for one in source.parents_of(node)):
+            if source is not sources[0] or not self._runs_once(source, node):
                 continue
             values = [each for each in parts if isinstance(each, ast.expr) and not isinstance(each, ast.Constant)]
             found = [self.follow(PRINTED_LAST, "", source, each) for each in values]
@@ -150,6 +153,15 @@ class _Finder:
             return [one for one in found if any(line.in_loop or metric_kind(line.label).split for line, _ in one.lines)]
         return []
 
+    def _runs_once(self, source: Source, node: ast.AST) -> bool:
+        """Whether a node is outside of loops and functions, or in a function that only such a line calls."""
+        if any(isinstance(one, (*LOOPS, ast.ClassDef)) for one in source.parents_of(node)):
+            return False
+        function = source.function(node)
+        calls = self._code.calls.get(function.name, []) if function is not None else []
+        once = len(calls) == 1 and source.function(calls[0][1]) is None
+        return function is None or (once and self._runs_once(*calls[0]))
+
     def follow(self, how: int, direction: str, source: Source, value: ast.expr) -> WatchedValue:
         """Returns a watched value with all places where it is printed or logged."""
         aliases = self._aliases(source, value)
@@ -157,26 +169,29 @@ class _Finder:
         lines: list[tuple[PrintedValue, bool]] = []
         for where, node, parts in self._templates:
             for place, part in enumerate(parts):
-                if not isinstance(part, ast.expr) or (negative := self._is_alias(where, part, aliases)) is None:
+                if not isinstance(part, ast.expr) or (alias := self._find_alias(where, part, aliases)) is None:
                     continue
                 if (printed := printed_value(where, node, parts, place)) is not None:
-                    is_copy = _key(where, bare_value(part)[0]) not in aliases
-                    lines.append((replace(printed, is_copy=is_copy), negative))
+                    lines.append((replace(printed, is_copy=alias[1]), alias[0]))
         for label, where, logged in self._logged:
-            if (negative := self._is_alias(where, logged, aliases)) is not None:
-                labels.setdefault(label, negative)
+            if (alias := self._find_alias(where, logged, aliases)) is not None:
+                labels.setdefault(label, alias[0])
         return WatchedValue(how, direction, tuple(labels.items()), tuple(lines))
 
-    def _is_alias(self, source: Source, node: ast.expr, aliases: dict[tuple[object, str], bool]) -> bool | None:
-        """Returns whether an expression is the negative of a followed value; `None` if it is another one."""
+    def _find_alias(
+        self, source: Source, node: ast.expr, aliases: dict[tuple[object, str], bool]
+    ) -> tuple[bool, bool] | None:
+        """Returns whether an expression is the negative of a followed value, and whether it is only given that value.
+
+        `None` if it is another one.
+        """
         bare, negative = bare_value(node)
-        keys = {_key(source, bare): negative}
+        found = [(key, negative) for key in _keys(source, bare)]
         for where, origin in self._origins(source, bare) if isinstance(bare, ast.Name) else ():
             value, is_turned = bare_value(origin)
-            keys[_key(where, value)] = negative != is_turned
-        return next(
-            (turned != aliases[key] for key, turned in keys.items() if key is not None and key in aliases), None
-        )
+            found += [(key, negative != is_turned) for key in _keys(where, value)[:1]]
+        known = [(turned != aliases[key], at > 0) for at, (key, turned) in enumerate(found) if key in aliases]
+        return known[0] if known else None
 
     def _aliases(self, source: Source, value: ast.expr) -> dict[tuple[object, str], bool]:
         """Returns the keys of the names of a value, each with whether it has the negative value."""
@@ -186,10 +201,11 @@ class _Finder:
             where, node, negative = waiting.pop()
             bare, is_turned = bare_value(node)
             negative ^= is_turned
-            key = _key(where, bare)
-            if key is None or key in found:
+            keys = _keys(where, bare)
+            if not keys or keys[0] in found:
                 continue
-            found[key] = negative
+            for key in keys:
+                found.setdefault(key, negative)
             waiting += [(*origin, negative) for origin in self._origins(where, bare)]
         return found
 
@@ -241,17 +257,18 @@ class _Finder:
         return [(followed[0], one.elts[at]) for one in tuples if len(one.elts) == len(left.elts)]
 
 
-def _key(source: Source, node: ast.expr) -> tuple[object, str] | None:
-    """Returns what identifies a value: a name in its function, a constant key anywhere, a call with its arguments."""
-    target = dotted_target(node)
-    if target.startswith("self."):
-        return source.class_of(node), target
-    if target:
-        return source.function(node) or source.tree, target
-    key = member_key(node)
-    if isinstance(key, str):
-        return "key", key
-    return ("call", ast.unparse(node)) if isinstance(node, ast.Call) and last_name(node.func) else None
+def _keys(source: Source, node: ast.expr) -> list[tuple[object, str]]:
+    """Returns what identifies a value, the surest first: its name in its function, the constant key of an item."""
+    text = dotted_target(node)
+    if text.startswith("self."):
+        return [(source.class_of(node), text)]
+    if not text and not isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        return []
+    own: tuple[object, str] = (source.function(node) or source.tree, text or ast.unparse(node))
+    if isinstance(node, ast.Call):
+        return [("call", own[1])]
+    key = member_key(node) if isinstance(node, ast.Subscript) else None
+    return [own, ("key", key)] if isinstance(key, str) else [own]
 
 
 def _bound(node: ast.expr) -> ast.expr:
@@ -307,7 +324,7 @@ def _logged(source: Source) -> Iterator[tuple[str, ast.expr]]:
             yield from ((str(key.value), one) for key, one in pairs if isinstance(key, ast.Constant))
         elif isinstance(node, ast.Call):
             yield from ((one.arg, one.value) for one in node.keywords if one.arg and last_name(node.func) != "print")
-            if len(node.args) > 1 and _is_text(node.args[0]):
+            if len(node.args) > 1 and _is_text(node.args[0]) and "%" not in ast.unparse(node.args[0]):
                 yield str(getattr(node.args[0], "value", "")), node.args[1]
 
 

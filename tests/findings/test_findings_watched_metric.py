@@ -56,6 +56,12 @@ def _run(tmp_path, code, text, *series):
             "max",
         ),
         ("", "print('final gap', gap)\n", "gap", ""),
+        (
+            "",
+            "    wait = 0 if hq > max(seen, default=0) else wait + 1\n    if hq <= max(seen):\n        wait += 1\n",
+            "hq",
+            "max",
+        ),
         # What is compared but says nothing of a model, or is no best value.
         ("", "    if loss < 1e-4: break\n    slowest = max(slowest, hq)\n", "", ""),
         ("", "    if hq > 3 * usual:\n        skipped += 1\n", "", ""),
@@ -64,6 +70,37 @@ def _run(tmp_path, code, text, *series):
 def test_what_the_program_compares_with_its_best_is_the_main_metric(tmp_path, before, after, metric, direction):
     run = _run(tmp_path, before + LOOP + after, LINES)
     assert (run.primary or run.facts("watched").get("metric", ""), run.direction) == (metric, direction)
+
+
+def test_items_of_one_key_are_told_apart_by_what_they_are_items_of(tmp_path):
+    code = """
+    for epoch in range(1, 4):
+        print(f"epoch {epoch} train hq {train['hq']:.2f} dev hq {dev['hq']:.2f} mean {meter.avg:.2f}")
+        if dev["hq"] > best:
+            best = dev["hq"]
+    """
+    run = _run(tmp_path, code, "".join(f"epoch {n} train hq 0.9{n} dev hq 0.5{n} mean 0.3{n}\n" for n in (1, 2, 3)))
+    found = next(s for s in run.series if s.name == run.primary)
+    assert (found.name, found.values, run.direction) == ("dev hq", (0.51, 0.52, 0.53), "max")
+
+
+def test_a_value_without_words_has_the_title_of_its_column(tmp_path):
+    code = "for n in range(3):\n    print(f'| {n} | {x:.2f} | {y:.3f} |')\n    if y < low: low = y\n"
+    run = _run(tmp_path, code, "| ep | rec | mmd |\n|---|---|---|\n| 0 | 0.50 | 0.300 |\n| 1 | 0.40 | 0.200 |\n")
+    assert (run.primary, run.direction) == ("mmd", "min")
+
+
+def test_a_key_that_a_loop_prints_is_read_from_lines_that_begin_alike(tmp_path):
+    code = "r = evaluate()\nif r['balanced'] > best:\n    best = r['balanced']\n"
+    text = "".join(f"  [valid] nll=0.{n}, balanced=0.{n}1\n" for n in (5, 6)) + "  [test] nll=0.2, balanced=0.99\n"
+    run = _run(tmp_path, code, text)
+    found = next(s for s in run.series if s.name == run.primary)
+    assert (found.name, found.values) == ("val/balanced", (0.51, 0.61))
+
+
+def test_what_a_function_prints_last_in_the_file_is_not_what_the_program_prints_last(tmp_path):
+    code = f"{LOOP}def report(hq):\n    print(f'so far {{hq:.2f}}')\nfor n in range(9):\n    report(hq)\n"
+    assert not _run(tmp_path, code, LINES + "so far 0.4\nso far 0.5\n").facts("watched")
 
 
 def test_lines_of_other_statements_are_no_values_of_the_watched_metric(tmp_path):

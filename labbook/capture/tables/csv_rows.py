@@ -123,7 +123,7 @@ class CsvRows:
         if step < place.step and filled & place.columns:
             if step != place.steps[0] and place.steps[bisect_left(place.steps, step)] == step:
                 place.begun = set()
-            else:  # a step that was never reached is one of another count
+            elif step == place.steps[0] or len(place.steps) > 1:  # a step that was never reached is of another count
                 place.steps, place.columns, place.begun = array("q"), set(), None
                 place.restarts += 1
         place.step = step
