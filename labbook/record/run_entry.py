@@ -77,7 +77,9 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
     from labbook.report.run_data import add_verdict
     from labbook.report.series_choice import with_axis
 
-    run = replace(run, series=tuple(with_axis(series, run.steps) for series in run.series))
+    run = replace(
+        run, series=tuple(with_axis(series, run.steps) for each in run.series for series in _phases(run, each))
+    )
     if run.signals or run.series or (run.frameworks and not run.captured.get("trials")):
         from labbook.diagnosis.catalogue.check_pages import load_check_pages
         from labbook.findings.code_checks import check_code, source_files
@@ -103,6 +105,22 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
     return replace(run, title=run_title(run, notebook.config.language_in_use()))
 
 
+def _phases(run: Run, series: Series) -> list[Series]:
+    """Returns the parts of a printed series that has one for each phase of the training, the last one by its own name.
+
+    Phases train for other ends: the loss of a pretraining is no better than that of the training after it.
+    """
+    ends = (*series.starts[1:], len(series.values))
+    if series.source == "probe" or len(ends) < 2 or len(ends) != run.facts("phases").get("count"):
+        return [series]
+    parts = []
+    for at, (begin, end) in enumerate(zip(series.starts, ends, strict=True)):
+        name = series.name if end == len(series.values) else f"phase{at + 1}/{series.name}"
+        values = series.values[begin:end]
+        parts.append(Series.of_values(name, series.source, range(1, len(values) + 1), values, axis="number"))
+    return parts
+
+
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the name of the main metric of the run, and its direction: that of its trainings where it has several."""
     from labbook.findings.watched_metric import add_watched_goal
@@ -121,8 +139,10 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     name = primary_series(run, goal) if goal.metric or reported == "loss" else reported
     kind = metric_kind(name)
     chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
-    free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)
-    found = "none" if free else split_direction(run, name)
+    rises = any(may_rise(run, each) for each in run.signals)
+    found = "none" if rises and kind.quantity == "loss" and kind.is_training else split_direction(run, name)
+    if run.facts("watched"):
+        run = replace(run, captured={**run.captured, "watched": {**run.facts("watched"), "loss_may_rise": rises}})
     return replace(run, primary=name, direction=chosen or found)
 
 

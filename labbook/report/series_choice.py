@@ -280,7 +280,8 @@ def run_best(run: Run, series: Series) -> float | None:
     Where the loss may rise, as with several optimizers or for a reward, no measured loss has a best value.
     """
     direction = primary_direction(run) if series.name == run.primary else split_direction(run, series.name) or None
-    if series.source == "probe" and (run.direction == "none" or metric_kind(run.primary).quantity == "reward"):
+    rises = run.direction == "none" or metric_kind(run.primary).quantity == "reward"
+    if series.source == "probe" and (rises or run.facts("watched").get("loss_may_rise")):
         direction = ""
     of_batches = is_of_batches(series, run)
     if of_batches and not run.direction and direction_of(series.name) == "max":
