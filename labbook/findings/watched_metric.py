@@ -20,7 +20,7 @@ from labbook.review.printed_values import NUMBER
 
 if TYPE_CHECKING:
     from labbook.review.printed_values import PrintedValue
-    from labbook.review.watched_values import WatchedValue
+    from labbook.review.value_flow import WatchedValue
 
 _LONGEST_LINE = 400
 _NEVER = 99
@@ -91,6 +91,8 @@ def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> Metric
     if _NEVER_WATCHED & set(name_words(name)):
         return None
     is_loss = kind.quantity == "loss"
+    if value.how == PRINTED_LAST and kind.is_training and (is_loss or kind.split):
+        return None
     if _is_held_out(run, name) and (
         (is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > SAVED and is_loss)
     ):

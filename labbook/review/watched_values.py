@@ -1,7 +1,7 @@
 """Finds the values that a program compares with its best: it saves a model by them, stops early, chooses a training.
 
-A value is followed through names, arguments, returned values and items with a constant key to where the program prints
-or logs it. Which one is watched, and whether more of it is better, is what the code does, whatever its name.
+Which value is watched, and whether more of it is better, is what the code does, whatever the name. `value_flow` follows
+it to where the program prints or logs it.
 """
 
 from __future__ import annotations
@@ -10,61 +10,35 @@ import ast
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from labbook.frozen import dataclass
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.call_syntax import argument
 from labbook.review.code_index import Code
-from labbook.review.definitions import Origin
 from labbook.review.names import (
     LOOPS,
     Function,
     assigned_pairs,
-    dotted_target,
+    defaults,
     last_name,
     last_names,
     member_key,
     of_type,
     parameters,
-    returned_values,
     walk,
 )
-from labbook.review.printed_values import PrintedValue, bare_value, printed_value, templates
+from labbook.review.printed_values import bare_value
 from labbook.review.source_file import Source, Unreadable, read_source
+from labbook.review.value_flow import ValueFlow, WatchedValue
 
 SAVED, CHOSEN, SCHEDULED, PRINTED_LAST = range(4)
 """How a program watches a value, the surest first."""
 
-_FLIPPED = {"max": "min", "min": "max", "": ""}
 _SAVES = re.compile(r"save|checkpoint|ckpt|deepcopy|state_dict|patience|wait|counter|bad_epochs|early", re.IGNORECASE)
 _BEST = re.compile(r"(?<![a-z])(?:best|top|highest|lowest|record|champion)|最", re.IGNORECASE)
+_MORE_OR_LESS = re.compile(r"(max|great|high)|min(?!_?delta)|less|low")
 _PICKERS = {"argmax": "max", "argmin": "min", "nanargmax": "max", "nanargmin": "min"}
 _PLATEAU = ("ReduceLROnPlateau", "ReduceOnPlateau")
-_MOST_ALIASES = 40
-_MOST_ORIGINS = 2
-
-
-@dataclass(frozen=True)
-class WatchedValue:
-    """A value that a program watches.
-
-    Args:
-        how: `SAVED`, `CHOSEN`, `SCHEDULED` or `PRINTED_LAST`.
-        direction: "max" or "min"; "" if the code does not say it.
-        labels: Names under which it is logged, each with whether it is logged as its negative.
-        lines: How it is printed, with whether as its negative.
-    """
-
-    how: int
-    direction: str
-    labels: tuple[tuple[str, bool], ...]
-    lines: tuple[tuple[PrintedValue, bool], ...]
-
-    def direction_as(self, *, negative: bool) -> str:
-        """Returns the direction of what is printed or logged."""
-        return _FLIPPED[self.direction] if negative else self.direction
 
 
 def find_watched_values(files: list[Path]) -> list[WatchedValue]:
@@ -80,24 +54,28 @@ def find_watched_values(files: list[Path]) -> list[WatchedValue]:
 
 
 class _Finder:
-    """Follows values through the files of a program."""
+    """Finds watched values in the files of a program."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        self._templates = [(source, *one) for source in code.sources for one in templates(source)]
-        self._logged = [(name, source, value) for source in code.sources for name, value in _logged(source)]
+        self._flow = ValueFlow(code)
+        self.follow = self._flow.follow
 
     def watched_in(self, source: Source) -> Iterator[tuple[int, str, Source, ast.expr]]:
         """Yields how a value of a file is watched, its direction, and the value."""
-        for node in source.nodes:
-            if isinstance(node, ast.If):
-                for how, direction, value in self._kept_by(source, node):
-                    yield how, direction, source, value
-            elif isinstance(node, ast.Assign):
-                yield from _running_best(source, node)
-            elif isinstance(node, ast.Call):
-                for how, direction, value in self._picked_by(source, node):
-                    yield how, direction, source, value
+        kept: dict[tuple[ast.AST, str], list[tuple[int, str, ast.expr]]] = {}
+        for node in source.of_type(ast.If):
+            for each in self._kept_by(source, node):
+                kept.setdefault((source.function(node) or source.tree, ast.dump(each[2])), []).append(each)
+        for ways in kept.values():
+            directions = {direction for _, direction, _ in ways}
+            one = directions.pop() if len(directions) == 1 else ""
+            yield min(how for how, _, _ in ways), one or self._mode_of(source, ways[0][2]), source, ways[0][2]
+        for assignment in source.of_type(ast.Assign):
+            yield from _running_best(source, assignment)
+        for call in source.of_type(ast.Call):
+            for how, direction, value in self._picked_by(source, call):
+                yield how, direction, source, value
 
     def _kept_by(self, source: Source, node: ast.If) -> Iterator[tuple[int, str, ast.expr]]:
         """Yields the value that replaces what a condition compares it with: `if acc > best: best = acc`."""
@@ -105,13 +83,16 @@ class _Finder:
         if isinstance(test, ast.Name):
             scope = source.function(node) or source.tree
             test = next((each for each in self._code.assigned_values(scope, test.id) if each is not None), test)
+        words = {each for part in (node.body, node.orelse) for one in part for each in last_names(one)}
+        how = SAVED if any(map(_SAVES.search, words)) else CHOSEN
+        for call in of_type(ast.walk(test), ast.Call):  # is_better(acc, best)
+            if len(call.args) == 2 and _keeps(node.body, call.args[0], call.args[1]):
+                yield how, "", bare_value(call.args[0])[0]
         for compare in of_type(ast.walk(test), ast.Compare):
             if len(compare.ops) != 1 or not isinstance(compare.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
                 continue
             less = isinstance(compare.ops[0], (ast.Lt, ast.LtE))
             sides = compare.left, compare.comparators[0]
-            words = {each for part in (node.body, node.orelse) for one in part for each in last_names(one)}
-            how = SAVED if any(map(_SAVES.search, words)) else CHOSEN
             for value, best, is_less in ((*sides, less), (sides[1], sides[0], not less)):
                 for block, is_taken in ((node.body, True), (node.orelse, False)):
                     if _keeps(block, value, _bound(best)):
@@ -119,6 +100,24 @@ class _Finder:
 
                 if how == SAVED and isinstance(best, ast.Call) and last_name(best.func) in ("max", "min"):
                     yield how, last_name(best.func), bare_value(value)[0]  # if acc <= max(before): wait += 1
+
+    def _mode_of(self, source: Source, node: ast.expr) -> str:
+        """Returns the direction that the calls of a function or class that knows both are given, or ""."""
+        owner, function = source.class_of(node), source.function(node)
+        name = owner.name if owner is not None else function.name if function is not None else ""
+        modes = {self._mode_of_call(function, owner, call) for _, call in self._code.calls.get(name, ())}
+        return modes.pop() if len(modes) == 1 else ""
+
+    @staticmethod
+    def _mode_of_call(function: Function | None, owner: ast.ClassDef | None, call: ast.Call) -> str:
+        """Returns the direction of one call: that of its arguments, else of the defaults that it does not change."""
+        own = owner.body if owner is not None else ()
+        made = next((one for one in own if isinstance(one, Function) and one.name == "__init__"), function)
+        names = parameters(made)[owner is not None :] if made is not None else []
+        changed = {*names[: len(call.args)], *(one.arg for one in call.keywords)}
+        left = defaults(made).items() if made is not None else ()
+        usual = [ast.keyword(name, value) for name, value in left if name not in changed]
+        return next((found for one in (*call.args, *call.keywords, *usual) if (found := _read_mode(one))), "")
 
     def _picked_by(self, source: Source, node: ast.Call) -> Iterator[tuple[int, str, ast.expr]]:
         """Yields what a call chooses by: `max(history, key=...)`, `np.argmin(curve)`, `scheduler.step(score)`."""
@@ -142,7 +141,7 @@ class _Finder:
 
     def printed_last(self, sources: list[Source]) -> list[WatchedValue]:
         """Returns the values of the last line of the program that prints one, where a loop prints or logs them, too."""
-        for source, node, parts in reversed(self._templates):
+        for source, node, parts in reversed(self._flow.templates):
             if source is not sources[0] or not self._runs_once(source, node):
                 continue
             values = [each for each in parts if isinstance(each, ast.expr) and not isinstance(each, ast.Constant)]
@@ -162,113 +161,14 @@ class _Finder:
         once = len(calls) == 1 and source.function(calls[0][1]) is None
         return function is None or (once and self._runs_once(*calls[0]))
 
-    def follow(self, how: int, direction: str, source: Source, value: ast.expr) -> WatchedValue:
-        """Returns a watched value with all places where it is printed or logged."""
-        aliases = self._aliases(source, value)
-        labels = {str(key[1]): negative for key, negative in aliases.items() if key[0] == "key"}
-        lines: list[tuple[PrintedValue, bool]] = []
-        for where, node, parts in self._templates:
-            for place, part in enumerate(parts):
-                if not isinstance(part, ast.expr) or (alias := self._find_alias(where, part, aliases)) is None:
-                    continue
-                if (printed := printed_value(where, node, parts, place)) is not None:
-                    lines.append((replace(printed, is_copy=alias[1]), alias[0]))
-        for label, where, logged in self._logged:
-            if (alias := self._find_alias(where, logged, aliases)) is not None:
-                labels.setdefault(label, alias[0])
-        return WatchedValue(how, direction, tuple(labels.items()), tuple(lines))
 
-    def _find_alias(
-        self, source: Source, node: ast.expr, aliases: dict[tuple[object, str], bool]
-    ) -> tuple[bool, bool] | None:
-        """Returns whether an expression is the negative of a followed value, and whether it is only given that value.
-
-        `None` if it is another one.
-        """
-        bare, negative = bare_value(node)
-        found = [(key, negative) for key in _keys(source, bare)]
-        for where, origin in self._origins(source, bare) if isinstance(bare, ast.Name) else ():
-            value, is_turned = bare_value(origin)
-            found += [(key, negative != is_turned) for key in _keys(where, value)[:1]]
-        known = [(turned != aliases[key], at > 0) for at, (key, turned) in enumerate(found) if key in aliases]
-        return known[0] if known else None
-
-    def _aliases(self, source: Source, value: ast.expr) -> dict[tuple[object, str], bool]:
-        """Returns the keys of the names of a value, each with whether it has the negative value."""
-        found: dict[tuple[object, str], bool] = {}
-        waiting: list[tuple[Source, ast.expr, bool]] = [(source, value, False)]
-        while waiting and len(found) < _MOST_ALIASES:
-            where, node, negative = waiting.pop()
-            bare, is_turned = bare_value(node)
-            negative ^= is_turned
-            keys = _keys(where, bare)
-            if not keys or keys[0] in found:
-                continue
-            for key in keys:
-                found.setdefault(key, negative)
-            waiting += [(*origin, negative) for origin in self._origins(where, bare)]
-        return found
-
-    def _origins(self, source: Source, node: ast.expr) -> list[Origin]:
-        """Returns what a name or a call has its value from."""
-        if isinstance(node, ast.Call):
-            followed = self._code.function_named(source, node.func)
-            values = returned_values(followed[1]) if followed is not None else []
-            return [(followed[0], one) for one in values if one is not None] if followed and len(values) == 1 else []
-        target = dotted_target(node)
-        if not target:
-            key = member_key(node)
-            stored = [(where, one) for name, where, one in self._logged if name == key]
-            return stored if len(stored) <= _MOST_ORIGINS else []
-        scope = source.function(node) or source.tree
-        if isinstance(scope, Function) and target in parameters(scope):
-            return self._arguments(source, scope, target)
-        found: list[Origin] = []
-        for one in of_type(walk(scope.body), ast.Assign):
-            for left, right in assigned_pairs(one):
-                if dotted_target(left) == target and right is not None:
-                    found.append((source, right))
-                elif isinstance(left, ast.Tuple) and isinstance(right, ast.Call):
-                    found += self._unpack_origins(source, left, right, target)
-        return found if len(found) <= _MOST_ORIGINS else []
-
-    def _arguments(self, source: Source, function: Function, name: str) -> list[Origin]:
-        """Returns what the calls of a function, or of a method of an object whose class is known, give a parameter."""
-        if source.class_of(function) is None:
-            return self._code.arguments(source, function, name)
-        calls = self._code.calls.get(function.name, ())
-        if function.name == "__call__":
-            calls = [(where, call) for where in self._code.sources for call in where.of_type(ast.Call)]
-        place = parameters(function).index(name) - 1
-        found: list[Origin] = []
-        for where, call in calls:
-            followed = self._code.function_named(where, call.func)
-            value = argument(call, place, name)
-            if followed is not None and followed[1] is function and value is not None:
-                found.append((where, value))
-        return found
-
-    def _unpack_origins(self, source: Source, left: ast.Tuple, call: ast.Call, target: str) -> list[Origin]:
-        followed = self._code.function_named(source, call.func)
-        at = next((n for n, one in enumerate(left.elts) if dotted_target(one) == target), None)
-        if followed is None or at is None:
-            return []
-        tuples = [one for one in returned_values(followed[1]) if isinstance(one, ast.Tuple)]
-        return [(followed[0], one.elts[at]) for one in tuples if len(one.elts) == len(left.elts)]
-
-
-def _keys(source: Source, node: ast.expr) -> list[tuple[object, str]]:
-    """Returns what identifies a value, the surest first: its name in its function, the constant key of an item."""
-    text = dotted_target(node)
-    if text.startswith("self."):
-        return [(source.class_of(node), text)]
-    if not text and not isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
-        return []
-    own: tuple[object, str] = (source.function(node) or source.tree, text or ast.unparse(node))
-    if isinstance(node, ast.Call):
-        return [("call", own[1])]
-    key = member_key(node) if isinstance(node, ast.Subscript) else None
-    return [own, ("key", key)] if isinstance(key, str) else [own]
+def _read_mode(node: ast.AST) -> str:
+    """Returns the direction that an argument says: "max", `mode="min"`, `greater_is_better=True`; else ""."""
+    value = getattr(node.value if isinstance(node, ast.keyword) else node, "value", None)
+    if value in ("min", "max"):
+        return str(value)
+    found = _MORE_OR_LESS.search(node.arg or "") if isinstance(node, ast.keyword) and isinstance(value, bool) else None
+    return "" if found is None else "max" if bool(found[1]) == value else "min"
 
 
 def _bound(node: ast.expr) -> ast.expr:
@@ -308,25 +208,3 @@ def _is_head(source: Source, node: ast.Call) -> bool:
     """Whether only the first one of a sorted list is used."""
     outer = source.parents.get(node)
     return isinstance(outer, ast.Subscript) and getattr(outer.slice, "value", None) == 0
-
-
-def _logged(source: Source) -> Iterator[tuple[str, ast.expr]]:
-    """Yields each name with the value that is logged under it: in a dictionary, by a keyword, in a row of a table."""
-    rows = [call.args[0] for call in source.of_type(ast.Call) if last_name(call.func) == "writerow" and call.args]
-    lists = [row.elts for row in rows if isinstance(row, (ast.List, ast.Tuple))]
-    titles = [[str(getattr(one, "value", "")) for one in row] for row in lists if all(map(_is_text, row))]
-    for row in lists:
-        for title in titles:
-            yield from zip(title, row, strict=True) if len(title) == len(row) else ()
-    for node in source.nodes:
-        if isinstance(node, ast.Dict):
-            pairs = zip(node.keys, node.values, strict=True)
-            yield from ((str(key.value), one) for key, one in pairs if isinstance(key, ast.Constant))
-        elif isinstance(node, ast.Call):
-            yield from ((one.arg, one.value) for one in node.keywords if one.arg and last_name(node.func) != "print")
-            if len(node.args) > 1 and _is_text(node.args[0]) and "%" not in ast.unparse(node.args[0]):
-                yield str(getattr(node.args[0], "value", "")), node.args[1]
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)

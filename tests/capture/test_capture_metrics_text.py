@@ -5,7 +5,6 @@ import math
 import time
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from order_of_tests import in_one_test
@@ -397,10 +396,3 @@ def test_epochs_that_begin_anew_are_those_of_other_trainings():
     assert folds.starts == (0, 3)
     (one,) = metrics_from_console("\n".join(line.format(1, epoch, epoch) for epoch in (1, 2, 3)))
     assert one.starts == ()
-
-
-@pytest.mark.parametrize("end", ["Final (epoch 3): val_f1=0.70", "epoch 2 was the best: val_f1 0.6"])
-def test_a_line_at_the_end_that_repeats_an_epoch_is_no_further_value(end):
-    lines = [f"epoch {epoch}: val_f1=0.{epoch + 4}0" for epoch in (1, 2, 3)]
-    (found,) = metrics_from_console("\n".join([*lines, end]))
-    assert (found.steps, found.values) == ((1, 2, 3), (0.5, 0.6, 0.7))

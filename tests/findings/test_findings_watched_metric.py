@@ -27,6 +27,21 @@ class Stopper:
         else: self.best = score
 stopper = Stopper()
 """
+KEEPER = """
+class Keeper:
+    def __init__(self, mode="min", patience=3): self.mode, self.best, self.count = mode, None, 0
+    def update(self, value):
+        better = value < self.best if self.mode == "min" else value > self.best
+        if better: self.best = value
+        else: self.count += 1
+"""
+CALLER = """
+class Keeper:
+    def __init__(self, greater_is_better=False):
+        self.best, self.better = None, (lambda a, b: a > b) if greater_is_better else (lambda a, b: a < b)
+    def update(self, value):
+        if self.best is None or self.better(value, self.best): self.best = value; self.save()
+"""
 
 
 def _run(tmp_path, code, text, *series):
@@ -49,6 +64,11 @@ def _run(tmp_path, code, text, *series):
         ("", "    rows.append({'gap': gap, 'hq': hq})\ntop = sorted(rows, key=lambda r: -r['hq'])[0]\n", "hq", "max"),
         (STOPPER, "    stopper(gap)\n", "gap", "min"),
         (STOPPER, "    stopper(-hq)\n", "hq", "max"),
+        (f"{KEEPER}keeper = Keeper(mode='max')\n", "    keeper.update(hq)\n", "hq", "max"),
+        (f"{KEEPER}keeper = Keeper()\n", "    keeper.update(gap)\n", "gap", "min"),
+        (f"{CALLER}keeper = Keeper(greater_is_better=True)\n", "    keeper.update(hq)\n", "hq", "max"),
+        (f"{CALLER}keeper = Keeper()\n", "    keeper.update(gap)\n", "gap", "min"),
+        (f"{KEEPER}keeper = Keeper(options.mode)\n", "    keeper.update(hq)\n", "hq", ""),
         (
             "from torch.optim.lr_scheduler import ReduceLROnPlateau\nplan = ReduceLROnPlateau(opt, mode='max')\n",
             "    plan.step(hq)\n",
