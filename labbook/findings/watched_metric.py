@@ -17,6 +17,7 @@ from labbook.model.metric_kinds import MetricGoal, metric_kind, name_words, name
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.review.printed_values import NUMBER
+from labbook.review.watched_values import says_nothing_of_model
 
 if TYPE_CHECKING:
     from labbook.review.printed_values import PrintedValue
@@ -26,11 +27,6 @@ _LONGEST_LINE = 400
 _NEVER = 99
 _HEADER_LINES = 3
 _SERIES_POINTS = 2000
-_NEVER_WATCHED = frozenset({
-    "time", "sec", "secs", "seconds", "dt", "elapsed", "duration", "grad", "gradnorm", "norm", "gn", "lr", "mem",
-    "memory", "length", "len", "size", "count", "step", "epoch", "iter", "params", "gpu", "fps", "throughput",
-})  # fmt: skip
-"""Words of extremes that say nothing of a model: the slowest epoch, the largest gradient, the longest sentence."""
 
 
 def add_watched_metric(run: Run, text: str) -> Run:
@@ -48,7 +44,7 @@ def add_watched_metric(run: Run, text: str) -> Run:
         known = _find_known(run, series)
         if known is not None and metric_kind(known.name).quantity:
             series = known if known.values == series.values else replace(series, name=known.name)
-        if _NEVER_WATCHED & set(name_words(series.name)):
+        if says_nothing_of_model(series.name):
             continue
         rest = tuple(s for s in run.series if s is not known and s.name != series.name)
         added = replace(run, series=(*rest, series))
@@ -85,22 +81,22 @@ def add_watched_goal(run: Run) -> Run:
 
 def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> MetricGoal | None:
     """Returns the goal of a watched series; `None` if what another one says of the model counts more."""
-    from labbook.review.watched_values import PRINTED_LAST, SAVED
+    from labbook.review.watched_values import PRINTED_LAST, STOPPED
 
     kind = metric_kind(name)
-    if _NEVER_WATCHED & set(name_words(name)):
+    if says_nothing_of_model(name):
         return None
     is_loss = kind.quantity == "loss"
     if value.how == PRINTED_LAST and kind.is_training and (is_loss or kind.split):
         return None
     if _is_held_out(run, name) and (
-        (is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > SAVED and is_loss)
+        (is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > STOPPED and is_loss)
     ):
         return None
     direction = value.direction_as(negative=negative) or next(
         (found for line, _ in value.lines if (found := metric_kind(line.label).direction)), ""
     )
-    if kind.direction and direction and direction != kind.direction and value.how > SAVED:
+    if kind.direction and direction and direction != kind.direction and value.how > STOPPED:
         return None  # the range of a plot, say
     return MetricGoal(name, direction or kind.direction)
 
@@ -201,9 +197,9 @@ def _series_of(printed: PrintedValue, matches: list[re.Match[str]], names: list[
         return None
     places = [int(found["place"]) for found in matches if "place" in found.groupdict()]
     starts = [n for n in range(1, len(places)) if places[n] <= places[n - 1]]
-    is_placed = bool(places) and not starts
+    is_placed = bool(places) and not starts and bool(printed.unit)
     steps = tuple(places) if is_placed else tuple(range(1, len(values) + 1))
-    axis = (printed.unit or "number") if is_placed else "number"
+    axis = printed.unit if is_placed else "number"
     name = next(filter(None, names), "")
     series = Series.of_values(name, "text", steps, values, starts=(0, *starts) if starts else (), axis=axis)
     return downsample(series, _SERIES_POINTS) if name else None

@@ -14,9 +14,12 @@ NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]
 _COUNTING = {"range", "trange", "enumerate", "count"}
 _PERCENT_FIELD = re.compile(r"%(?:\(\w+\))?[-+ #0]*(?:\d+|\*)?(?:\.\d+)?([diouxXeEfFgGcrsa%])")
 _BRACE_FIELD = re.compile(r"\{(\w*)(?:![rsa])?(?::([^{}]*))?\}")
-_BREAK = re.compile(r"[|,;，；。\]\[(){}\n\t]|\s[-–]\s|\s{2,}")
+_BREAK = re.compile(r"[-=]>|→|[|,;，；。\]\[(){}\n\t]|\s[-–]\s|\s{2,}")
 _MEASURE_WORD = re.compile(r"^(?:轮次?|步|次|回合)[\s:：]+")
 """Behind the number of an epoch: "第 3 轮 ..."."""
+_NOTE = re.compile(r"(?<=\w)\([^()]{1,12}\)$")
+_UNIT = re.compile(r"\s*(?:ms|us|s|secs?|seconds|min|it/s|\w{1,12}/s(?:ec)?|[KMG]i?B)(?![\w/])")
+"""Behind a time, a speed or an amount of memory."""
 _MOST_LABEL = 40
 
 
@@ -123,7 +126,10 @@ def _fill_braces(text: str, call: ast.Call) -> list[str | ast.expr]:
 
 
 def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at: int) -> PrintedValue | None:
-    """Returns how a text prints its part `at`; `None` if nothing but numbers would show it."""
+    """Returns how a text prints its part `at`; `None` if only numbers would show it, or if it is a time."""
+    after = parts[at + 1] if at + 1 < len(parts) else ""
+    if isinstance(after, str) and _UNIT.match(after):
+        return None
     counters = _loop_names(source, node)
     pattern, texts, unit, before = "", [], "", ""
     for number, part in enumerate(parts):
@@ -136,7 +142,7 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
             pattern += rf"\s*(?P<value>{NUMBER})(?![\w.]*\d)"
         elif number < at and "(?P<place>" not in pattern and (name := _counter(part, counters)):
             pattern += r"\s*(?P<place>\d{1,12})"
-            unit = "epoch" if re.search("epoch|^ep$|轮", name, re.IGNORECASE) else "step"
+            unit = _unit_of(name, before, parts[number + 1])
         elif number > at:
             break
         else:
@@ -189,8 +195,21 @@ def _counter(node: ast.expr, names: set[str]) -> str:
     return name if name in names else ""
 
 
+def _unit_of(counter: str, before: str, after: str | ast.expr) -> str:
+    """Returns what a counter counts, by its name and the words beside it: "epoch", "step", or "" of rounds, say."""
+    words = f"{before} {counter} {after[:3] if isinstance(after, str) else ''}".lower()
+    if "epoch" in words or "轮" in words or (counter == "ep" and "episode" not in words):
+        return "epoch"
+    return "step" if re.search(r"step|iter|update|batch|步|迭代|\bit\b", words) else ""
+
+
 def _label(before: str) -> str:
     """Returns the last words of a text before a value: "energy distance" of " | energy distance "."""
-    text = _BREAK.split(before.rstrip(" \t:=：~≈"))[-1].strip(" \t:=：*#>")
-    text = _MEASURE_WORD.sub("", text)
+    text = before.rstrip(" \t:=：~≈")
+    note = _NOTE.search(text)
+    text = text[: note.start()] if note is not None else text
+    text = _MEASURE_WORD.sub("", _BREAK.split(text)[-1].strip(" \t:=：*#>"))
+    if _UNIT.fullmatch(text):
+        return ""  # of the value before
+    text += note[0] if text and note is not None else ""
     return text[-_MOST_LABEL:] if re.search(r"[^\W\d]", text) else ""

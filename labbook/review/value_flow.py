@@ -34,7 +34,7 @@ class WatchedValue:
     """A value that a program watches.
 
     Args:
-        how: `SAVED`, `CHOSEN`, `SCHEDULED` or `PRINTED_LAST`.
+        how: `SAVED`, `STOPPED`, `CHOSEN`, `SCHEDULED` or `PRINTED_LAST`.
         direction: "max" or "min"; "" if the code does not say it.
         labels: Names under which it is logged, each with whether it is logged as its negative.
         lines: How it is printed, with whether as its negative.

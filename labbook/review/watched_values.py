@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from labbook.model.metric_kinds import metric_kind
+from labbook.model.metric_kinds import metric_kind, name_words
 from labbook.review.call_syntax import argument
 from labbook.review.code_index import Code
 from labbook.review.names import (
@@ -31,14 +31,27 @@ from labbook.review.printed_values import bare_value
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.value_flow import ValueFlow, WatchedValue
 
-SAVED, CHOSEN, SCHEDULED, PRINTED_LAST = range(4)
+SAVED, STOPPED, CHOSEN, SCHEDULED, PRINTED_LAST = range(5)
 """How a program watches a value, the surest first."""
 
-_SAVES = re.compile(r"save|checkpoint|ckpt|deepcopy|state_dict|patience|wait|counter|bad_epochs|early", re.IGNORECASE)
+_SAVES = re.compile(r"save|checkpoint|ckpt|copy|state_dict", re.IGNORECASE)
+_STOPS = re.compile(r"patience|wait|count|bad|stale|early|stop", re.IGNORECASE)
 _BEST = re.compile(r"(?<![a-z])(?:best|top|highest|lowest|record|champion)|最", re.IGNORECASE)
 _MORE_OR_LESS = re.compile(r"(max|great|high)|min(?!_?delta)|less|low")
 _PICKERS = {"argmax": "max", "argmin": "min", "nanargmax": "max", "nanargmin": "min"}
 _PLATEAU = ("ReduceLROnPlateau", "ReduceOnPlateau")
+
+_NEVER_WATCHED = frozenset({
+    "time", "sec", "secs", "seconds", "dt", "elapsed", "duration", "ms", "latency", "fps", "throughput", "speed",
+    "grad", "gradnorm", "norm", "gn", "lr", "mem", "memory", "gpu", "length", "len", "size", "count", "params",
+    "step", "epoch", "iter",
+})  # fmt: skip
+"""Words of extremes that say nothing of a model: the slowest epoch, the largest gradient, the longest sentence."""
+
+
+def says_nothing_of_model(name: str) -> bool:
+    """Whether a value is a time, a speed, a size, a gradient or a counter, by its name."""
+    return not _NEVER_WATCHED.isdisjoint(name_words(name))
 
 
 def find_watched_values(files: list[Path]) -> list[WatchedValue]:
@@ -48,7 +61,8 @@ def find_watched_values(files: list[Path]) -> list[WatchedValue]:
         with suppress(Unreadable, OSError):
             sources.append(read_source(path, path.name))
     finder = _Finder(Code(sources))
-    found = [finder.follow(*one) for source in sources for one in finder.watched_in(source)]
+    watched = [one for source in sources for one in finder.watched_in(source)]
+    found = [finder.follow(*one) for one in watched if not says_nothing_of_model(last_name(one[3]))]
     found += finder.printed_last(sources)
     return sorted((one for one in found if one.labels or one.lines), key=lambda one: one.how)
 
@@ -83,11 +97,9 @@ class _Finder:
         if isinstance(test, ast.Name):
             scope = source.function(node) or source.tree
             test = next((each for each in self._code.assigned_values(scope, test.id) if each is not None), test)
-        words = {each for part in (node.body, node.orelse) for one in part for each in last_names(one)}
-        how = SAVED if any(map(_SAVES.search, words)) else CHOSEN
         for call in of_type(ast.walk(test), ast.Call):  # is_better(acc, best)
             if len(call.args) == 2 and _keeps(node.body, call.args[0], call.args[1]):
-                yield how, "", bare_value(call.args[0])[0]
+                yield _how_kept(node), "", bare_value(call.args[0])[0]
         for compare in of_type(ast.walk(test), ast.Compare):
             if len(compare.ops) != 1 or not isinstance(compare.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
                 continue
@@ -96,10 +108,11 @@ class _Finder:
             for value, best, is_less in ((*sides, less), (sides[1], sides[0], not less)):
                 for block, is_taken in ((node.body, True), (node.orelse, False)):
                     if _keeps(block, value, _bound(best)):
-                        yield how, "min" if is_less == is_taken else "max", bare_value(value)[0]
+                        yield _how_kept(node), "min" if is_less == is_taken else "max", bare_value(value)[0]
 
-                if how == SAVED and isinstance(best, ast.Call) and last_name(best.func) in ("max", "min"):
-                    yield how, last_name(best.func), bare_value(value)[0]  # if acc <= max(before): wait += 1
+                is_extreme = isinstance(best, ast.Call) and last_name(best.func) in ("max", "min")
+                if isinstance(best, ast.Call) and is_extreme and _how_kept(node) == STOPPED:
+                    yield STOPPED, last_name(best.func), bare_value(value)[0]  # if acc <= max(before): wait += 1
 
     def _mode_of(self, source: Source, node: ast.expr) -> str:
         """Returns the direction that the calls of a function or class that knows both are given, or ""."""
@@ -160,6 +173,12 @@ class _Finder:
         calls = self._code.calls.get(function.name, []) if function is not None else []
         once = len(calls) == 1 and source.function(calls[0][1]) is None
         return function is None or (once and self._runs_once(*calls[0]))
+
+
+def _how_kept(node: ast.If) -> int:
+    """Returns whether a branch of a condition saves something, else whether it counts towards a stop."""
+    words = {each for part in (node.body, node.orelse) for one in part for each in last_names(one)}
+    return SAVED if any(map(_SAVES.search, words)) else STOPPED if any(map(_STOPS.search, words)) else CHOSEN
 
 
 def _read_mode(node: ast.AST) -> str:
