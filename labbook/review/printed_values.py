@@ -82,10 +82,12 @@ def _parts_of_call(node: ast.Call) -> Iterator[tuple[ast.AST, list[str | ast.exp
     elif last_name(node.func) in ("print", "write", "echo") and len(node.args) > 1:
         parts: list[str | ast.expr] = []
         for one in node.args:
-            parts += [" "] if parts else []
-            parts += (
-                [_read_part(each) for each in one.values] if isinstance(one, ast.JoinedStr) else [_text(one) or one]
-            )
+            own = [_read_part(each) for each in one.values] if isinstance(one, ast.JoinedStr) else [_text(one) or one]
+            for part in [" ", *own] if parts else own:
+                if isinstance(part, str) and parts and isinstance(parts[-1], str):
+                    parts[-1] += part
+                else:
+                    parts.append(part)
         yield node, parts
 
 
@@ -148,7 +150,7 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
         else:
             pattern += _any(source, part)
         if number < at:
-            before = before + part if isinstance(part, str) else ""
+            before = part if isinstance(part, str) else ""
     anchor = max(texts, key=len, default="")
     in_loop = any(isinstance(one, LOOPS) for one in source.parents_of(node))
     if not re.search(r"\w", anchor) and not ("place" in pattern and pattern.count(_SOME_NUMBER) + 2 >= 3):
