@@ -37,7 +37,9 @@ def add_watched_metric(run: Run, text: str) -> Run:
     Args:
         text: The output.
     """
-    for value in _watched_values(run):
+    watched, labels = _read_program(run)
+    run = replace(run, series=tuple(_with_whole_name(series, labels) for series in run.series))
+    for value in watched:
         if (found := _printed_series(value, text)) is None:
             continue
         series, negative = found
@@ -67,7 +69,7 @@ def add_watched_goal(run: Run) -> Run:
     if watched.get("how") == PRINTED_LAST and _is_held_out(run, watched["metric"]):
         rest = tuple(s for s in run.series if s.name != watched["metric"] or len(s.values) > 1)
         run = replace(run, series=rest, primary="", direction="", captured={**run.captured, "watched": {}})
-    for value in _watched_values(run):
+    for value in _read_program(run)[0]:
         if value.how >= run.facts("watched").get("how", _NEVER):
             break
         printed = [(line.label, negative) for line, negative in value.lines if not line.is_copy and line.in_loop]
@@ -110,17 +112,26 @@ def _is_held_out(run: Run, name: str) -> bool:
     return bool(by_name) and not metric_kind(by_name).is_training
 
 
-def _watched_values(run: Run) -> list[WatchedValue]:
+def _with_whole_name(series: Series, labels: frozenset[str]) -> Series:
+    """Returns a series read from the output with all words of its name: "mse on expert states", not "states"."""
+    whole = [label for label in labels if label.endswith(series.name) and not metric_kind(series.name).quantity]
+    if series.source != "text" or len(whole) != 1 or whole[0][-len(series.name) - 1 : -len(series.name)].isalnum():
+        return series
+    return replace(series, name=whole[0])
+
+
+def _read_program(run: Run) -> tuple[list[WatchedValue], frozenset[str]]:
+    """Returns the watched values and the words before values in the code of a program."""
     files = source_files(run)
     try:
         return _read_code(tuple((path, path.stat().st_mtime_ns) for path in files))
     except Exception:
         # Unreadable code costs the choice, never the entry.
-        return []
+        return [], frozenset()
 
 
 @lru_cache(maxsize=4)
-def _read_code(files: tuple[tuple[Path, int], ...]) -> list[WatchedValue]:
+def _read_code(files: tuple[tuple[Path, int], ...]) -> tuple[list[WatchedValue], frozenset[str]]:
     from labbook.review.watched_values import find_watched_values
 
     return find_watched_values([path for path, _ in files])

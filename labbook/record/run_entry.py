@@ -106,18 +106,18 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
 
 def _phases(run: Run, series: Series) -> list[Series]:
-    """Returns the parts of a printed series that has one for each phase of the training, the last one by its own name.
+    """Returns the parts of a printed series that has one for each phase of the training, the last one first, by its own name.
 
     Phases train for other ends: the loss of a pretraining is no better than that of the training after it.
     """
     ends = (*series.starts[1:], len(series.values))
     if series.source == "probe" or len(ends) < 2 or len(ends) != run.facts("phases").get("count"):
         return [series]
-    parts = []
+    parts: list[Series] = []
     for at, (begin, end) in enumerate(zip(series.starts, ends, strict=True)):
         name = series.name if end == len(series.values) else f"phase{at + 1}/{series.name}"
         values = series.values[begin:end]
-        parts.append(Series.of_values(name, series.source, range(1, len(values) + 1), values, axis="number"))
+        parts.insert(0, Series.of_values(name, series.source, range(1, len(values) + 1), values, axis="number"))
     return parts
 
 

@@ -157,7 +157,7 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
         return None
     if not re.search(r"\w", anchor):
         pattern = rf"^{pattern}"
-    return PrintedValue(pattern, anchor, _label(before), in_loop, unit)
+    return PrintedValue(pattern, anchor, words_before(before), in_loop, unit)
 
 
 _SOME_NUMBER = r"\s*[-+]?[\d.]{1,24}(?:e[-+]?\d{1,3})?"
@@ -205,13 +205,9 @@ def _unit_of(counter: str, before: str, after: str | ast.expr) -> str:
     return "step" if re.search(r"step|iter|update|batch|步|迭代|\bit\b", words) else ""
 
 
-def _label(before: str) -> str:
+def words_before(before: str) -> str:
     """Returns the last words of a text before a value: "energy distance" of " | energy distance "."""
     text = before.rstrip(" \t:=：~≈")
-    note = _NOTE.search(text)
-    text = text[: note.start()] if note is not None else text
-    text = _MEASURE_WORD.sub("", _BREAK.split(text)[-1].strip(" \t:=：*#>"))
-    if _UNIT.fullmatch(text):
-        return ""  # of the value before
-    text += note[0] if text and note is not None else ""
-    return text[-_MOST_LABEL:] if re.search(r"[^\W\d]", text) else ""
+    text = _MEASURE_WORD.sub("", _BREAK.split(_NOTE.sub("", text))[-1].strip(" \t:=：*#>"))
+    is_unit = _UNIT.fullmatch(text) is not None  # of the value before
+    return text[-_MOST_LABEL:] if re.search(r"[^\W\d]", text) and not is_unit else ""

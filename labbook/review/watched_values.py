@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from labbook.model.metric_kinds import metric_kind, name_words
@@ -27,7 +28,7 @@ from labbook.review.names import (
     parameters,
     walk,
 )
-from labbook.review.printed_values import bare_value
+from labbook.review.printed_values import bare_value, words_before
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.value_flow import ValueFlow, WatchedValue
 
@@ -54,8 +55,11 @@ def says_nothing_of_model(name: str) -> bool:
     return not _NEVER_WATCHED.isdisjoint(name_words(name))
 
 
-def find_watched_values(files: list[Path]) -> list[WatchedValue]:
-    """Returns the values that a program watches, the surest first; files that cannot be read are left out."""
+def find_watched_values(files: list[Path]) -> tuple[list[WatchedValue], frozenset[str]]:
+    """Returns the values that a program watches, the surest first, and the words before all values that it prints.
+
+    Files that cannot be read are left out.
+    """
     sources: list[Source] = []
     for path in files:
         with suppress(Unreadable, OSError):
@@ -64,7 +68,8 @@ def find_watched_values(files: list[Path]) -> list[WatchedValue]:
     watched = [one for source in sources for one in finder.watched_in(source)]
     found = [finder.follow(*one) for one in watched if not says_nothing_of_model(last_name(one[3]))]
     found += finder.printed_last(sources)
-    return sorted((one for one in found if one.labels or one.lines), key=lambda one: one.how)
+    known = sorted((one for one in found if one.labels or one.lines), key=lambda one: one.how)
+    return known, frozenset(finder.labels())
 
 
 class _Finder:
@@ -74,6 +79,11 @@ class _Finder:
         self._code = code
         self._flow = ValueFlow(code)
         self.follow = self._flow.follow
+
+    def labels(self) -> set[str]:
+        """Returns the words before all values that the program prints."""
+        texts = [pair for _, _, parts in self._flow.templates for pair in pairwise(parts)]
+        return {words_before(text) for text, value in texts if isinstance(text, str) and not isinstance(value, str)}
 
     def watched_in(self, source: Source) -> Iterator[tuple[int, str, Source, ast.expr]]:
         """Yields how a value of a file is watched, its direction, and the value."""

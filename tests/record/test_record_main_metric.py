@@ -33,5 +33,5 @@ def test_a_printed_series_has_a_part_for_each_phase_of_the_training():
     printed = Series.of_values("val_loss", "text", range(1, 6), (3.0, 2.0, 9.0, 8.0, 7.0), starts=(0, 2))
     run = Run("i", "finished", (), "", 0.0, captured={"phases": {"count": 2}})
     parts = [(part.name, part.values) for part in _phases(run, printed)]
-    assert parts == [("phase1/val_loss", (3.0, 2.0)), ("val_loss", (9.0, 8.0, 7.0))]
+    assert parts == [("val_loss", (9.0, 8.0, 7.0)), ("phase1/val_loss", (3.0, 2.0))]
     assert _phases(Run("i", "finished", (), "", 0.0), printed) == [printed]  # of one phase: folds
