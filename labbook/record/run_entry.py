@@ -106,7 +106,7 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
 
 
 def _phases(run: Run, series: Series) -> list[Series]:
-    """Returns the parts of a printed series that has one for each phase of the training, the last one first, by its own name.
+    """Returns the parts of a printed series that has one for each phase of the training, the last one first.
 
     Phases train for other ends: the loss of a pretraining is no better than that of the training after it.
     """
