@@ -38,7 +38,8 @@ def add_watched_metric(run: Run, text: str) -> Run:
         text: The output.
     """
     watched, labels = _read_program(run)
-    run = replace(run, series=tuple(_with_whole_name(series, labels) for series in run.series))
+    shown = [label for label in labels if label in text]  # as masked: words of the code are not
+    run = replace(run, series=tuple(_with_whole_name(series, shown) for series in run.series))
     for value in watched:
         if (found := _printed_series(value, text)) is None:
             continue
@@ -112,7 +113,7 @@ def _is_held_out(run: Run, name: str) -> bool:
     return bool(by_name) and not metric_kind(by_name).is_training
 
 
-def _with_whole_name(series: Series, labels: frozenset[str]) -> Series:
+def _with_whole_name(series: Series, labels: list[str]) -> Series:
     """Returns a series read from the output with all words of its name: "mse on expert states", not "states"."""
     whole = [label for label in labels if label.endswith(series.name) and not metric_kind(series.name).quantity]
     if series.source != "text" or len(whole) != 1 or whole[0][-len(series.name) - 1 : -len(series.name)].isalnum():
