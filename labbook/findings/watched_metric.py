@@ -47,6 +47,8 @@ def add_watched_metric(run: Run, text: str) -> Run:
         known = _find_known(run, series)
         if known is not None and metric_kind(known.name).quantity:
             series = known if known.values == series.values else replace(series, name=known.name)
+        elif known is not None and name_words(known.name) == name_words(series.name):
+            series = replace(series, name=known.name)
         if says_nothing_of_model(series.name):
             continue
         rest = tuple(s for s in run.series if s is not known and s.name != series.name)
