@@ -51,7 +51,7 @@ _NEGATED = frozenset({"neg", "negative"})
 _COMPARED = frozenset({"teacher", "baseline", "alone", "untrained", "random", "naive"})
 """What a program trains or measures to compare its model with."""
 
-_RUNNING_BEST = frozenset({"best", "lowest", "highest", "last", "最佳", "最优", "最高", "最低"})
+_RUNNING_BEST = frozenset({"best", "min", "max", "lowest", "highest", "last", "最佳", "最优", "最高", "最低"})
 
 COUNTERS = frozenset({
     "epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta", "runtime", "total_flos",

@@ -111,6 +111,8 @@ class _Finder:
             if len(call.args) == 2 and _keeps(node.body, call.args[0], call.args[1]):
                 yield _how_kept(node), "", bare_value(call.args[0])[0]
         for compare in of_type(ast.walk(test), ast.Compare):
+            if len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq) and _how_kept(node) == SAVED:
+                yield from self._extremes(source, [compare.left, *compare.comparators])
             if len(compare.ops) != 1 or not isinstance(compare.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
                 continue
             less = isinstance(compare.ops[0], (ast.Lt, ast.LtE))
@@ -123,6 +125,20 @@ class _Finder:
                 is_extreme = isinstance(best, ast.Call) and last_name(best.func) in ("max", "min")
                 if isinstance(best, ast.Call) and is_extreme and _how_kept(node) == STOPPED:
                     yield STOPPED, last_name(best.func), bare_value(value)[0]  # if acc <= max(before): wait += 1
+
+    def _extremes(self, source: Source, sides: list[ast.expr]) -> Iterator[tuple[int, str, ast.expr]]:
+        """Yields what a list has of which one value is the extreme: `if scores[-1] == min(scores): save()`."""
+        for call in of_type(sides, ast.Call):
+            if last_name(call.func) in ("max", "min") and len(call.args) == 1:
+                for value in self._appended(source, call.args[0]):
+                    yield SAVED, last_name(call.func), value
+
+    def _appended(self, source: Source, values: ast.expr) -> Iterator[ast.expr]:
+        """Yields what is appended to a list in its file."""
+        for where, call in self._code.calls.get("append", ()):
+            owner = call.func.value if isinstance(call.func, ast.Attribute) and where is source else None
+            if owner is not None and call.args and ast.dump(owner) == ast.dump(values):
+                yield call.args[0]
 
     def _mode_of(self, source: Source, node: ast.expr) -> str:
         """Returns the direction that the calls of a function or class that knows both are given, or ""."""
@@ -152,10 +168,15 @@ class _Finder:
             is_most = name == "max" or (name.startswith("sort") and turned)
             if isinstance(member_key(value), str) and (not name.startswith("sort") or _is_head(source, node)):
                 yield CHOSEN, "max" if is_most != negative else "min", value
+            place = member_key(value)
+            if isinstance(place, int):
+                listed = node.func.value if name == "sort" and isinstance(node.func, ast.Attribute) else node.args[0]
+                for row in self._appended(source, listed):
+                    if isinstance(row, ast.Tuple) and -len(row.elts) <= place < len(row.elts):
+                        yield CHOSEN, "max" if is_most != negative else "min", row.elts[place]
         elif name in _PICKERS and len(node.args) == 1 and not node.keywords:
-            for where, call in self._code.calls.get("append", ()):
-                if where is source and ast.dump(call.func.value) == ast.dump(node.args[0]):  # type: ignore[attr-defined]
-                    yield CHOSEN, _PICKERS[name], call.args[0]
+            for value in self._appended(source, node.args[0]):
+                yield CHOSEN, _PICKERS[name], value
         elif name == "step" and len(node.args) == 1 and isinstance(node.func, ast.Attribute):
             kind = self._code.kind(source, node.func.value)
             if kind is not None and kind.name.rpartition(".")[2] in _PLATEAU:
@@ -210,6 +231,11 @@ def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr) -> bool:
     new, old = ast.dump(bare_value(value)[0]), ast.unparse(best)
     if isinstance(value, ast.Constant) or old == ast.unparse(value):
         return False
+    updated = f"{ast.unparse(getattr(best, 'value', best))}.update"
+    for call in of_type(walk(block), ast.Call):  # best.update(acc=acc)
+        given = [one.value for one in call.keywords if one.arg == member_key(best)]
+        if ast.unparse(call.func) == updated and any(ast.dump(bare_value(one)[0]) == new for one in given):
+            return True
     for node in of_type(walk(block), ast.Assign):
         for left, right in assigned_pairs(node):
             if right is None:
