@@ -45,7 +45,9 @@ def add_watched_metric(run: Run, text: str) -> Run:
             continue
         series, negative = found
         known = _find_known(run, series)
-        if known is not None and metric_kind(known.name).quantity:
+        if known is not None and len(series.values) == 1 < len(known.values):
+            series = known  # of which the line at the end repeats one
+        elif known is not None and metric_kind(known.name).quantity:
             series = known if known.values == series.values else replace(series, name=known.name)
         elif known is not None and name_words(known.name) == name_words(series.name):
             series = replace(series, name=known.name)

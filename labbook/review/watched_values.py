@@ -107,9 +107,11 @@ class _Finder:
         if isinstance(test, ast.Name):
             scope = source.function(node) or source.tree
             test = next((each for each in self._code.assigned_values(scope, test.id) if each is not None), test)
-        for call in of_type(ast.walk(test), ast.Call):  # is_better(acc, best)
-            if len(call.args) == 2 and _keeps(node.body, call.args[0], call.args[1]):
-                yield _how_kept(node), "", bare_value(call.args[0])[0]
+        for call in of_type(ast.walk(test), ast.Call):  # is_better(acc, best), best.is_below(acc)
+            direction = self._direction_of_test(source, call)
+            is_kept = any(_keeps(node.body, call.args[0], best) for best in call.args[1:])
+            if is_kept or (direction and call.args and _keeps(node.body, call.args[0], call.func, is_method=True)):
+                yield _how_kept(node), direction, bare_value(call.args[0])[0]
         for compare in of_type(ast.walk(test), ast.Compare):
             if len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq) and _how_kept(node) == SAVED:
                 yield from self._extremes(source, [compare.left, *compare.comparators])
@@ -125,6 +127,20 @@ class _Finder:
                 is_extreme = isinstance(best, ast.Call) and last_name(best.func) in ("max", "min")
                 if isinstance(best, ast.Call) and is_extreme and _how_kept(node) == STOPPED:
                     yield STOPPED, last_name(best.func), bare_value(value)[0]  # if acc <= max(before): wait += 1
+
+    def _direction_of_test(self, source: Source, call: ast.Call) -> str:
+        """Returns the direction in which a function of the program compares its first argument; "" if it is unknown."""
+        followed = self._code.function_named(source, call.func)
+        names = (
+            [name for name in parameters(followed[1]) if name not in ("self", "cls")] if followed is not None else []
+        )
+        found = set()
+        for compare in of_type(walk(followed[1].body), ast.Compare) if followed is not None and names else ():
+            sides = [getattr(one, "id", "") for one in (compare.left, compare.comparators[0])]
+            if names[0] in sides and isinstance(compare.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+                is_less = isinstance(compare.ops[0], (ast.Lt, ast.LtE))
+                found.add("min" if is_less == (sides[0] == names[0]) else "max")
+        return found.pop() if len(found) == 1 else ""
 
     def _extremes(self, source: Source, sides: list[ast.expr]) -> Iterator[tuple[int, str, ast.expr]]:
         """Yields what a list has of which one value is the extreme: `if scores[-1] == min(scores): save()`."""
@@ -174,6 +190,13 @@ class _Finder:
                 for row in self._appended(source, listed):
                     if isinstance(row, ast.Tuple) and -len(row.elts) <= place < len(row.elts):
                         yield CHOSEN, "max" if is_most != negative else "min", row.elts[place]
+        elif name in ("max", "min") and isinstance(key, ast.Attribute) and key.attr in ("get", "__getitem__"):
+            for assigned in source.of_type(ast.Assign):  # scores[step] = score; min(scores, key=scores.get)
+                if any(
+                    isinstance(one, ast.Subscript) and ast.unparse(one.value) == ast.unparse(key.value)
+                    for one in assigned.targets
+                ):
+                    yield CHOSEN, name, assigned.value
         elif name in _PICKERS and len(node.args) == 1 and not node.keywords:
             for value in self._appended(source, node.args[0]):
                 yield CHOSEN, _PICKERS[name], value
@@ -226,8 +249,12 @@ def _bound(node: ast.expr) -> ast.expr:
     return _bound(node.left) if isinstance(node, ast.BinOp) else node
 
 
-def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr) -> bool:
-    """Whether statements give the value to what it was compared with, alone or as an item of a dictionary."""
+def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr, *, is_method: bool = False) -> bool:
+    """Whether statements give the value to what it was compared with, alone or as an item of a dictionary.
+
+    Args:
+        is_method: Whether a method of an object compares it, which then keeps it as an attribute.
+    """
     new, old = ast.dump(bare_value(value)[0]), ast.unparse(best)
     if isinstance(value, ast.Constant) or old == ast.unparse(value):
         return False
@@ -242,9 +269,10 @@ def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr) -> bool:
                 continue
             items = zip(right.keys, right.values, strict=True) if isinstance(right, ast.Dict) else ()
             kept = [right, *(one for key, one in items if getattr(key, "value", None) == member_key(best))]
-            is_same = ast.unparse(left) == old or (
-                isinstance(best, ast.Subscript) and ast.unparse(left) == ast.unparse(best.value) and len(kept) > 1
-            )
+            of = best.value if isinstance(best, (ast.Subscript, ast.Attribute)) else best
+            whole = left.value if isinstance(left, ast.Attribute) and is_method else left
+            is_part = of is not best and ast.unparse(whole) == ast.unparse(of) and (len(kept) > 1 or whole is not left)
+            is_same = ast.unparse(left) == old or is_part
             if is_same and any(ast.dump(bare_value(each)[0]) == new for each in kept):
                 return True
     return False

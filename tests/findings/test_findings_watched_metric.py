@@ -27,6 +27,12 @@ class Stopper:
         else: self.best = score
 stopper = Stopper()
 """
+HOLDER = """
+class Best:
+    value = -1.0
+    def is_below(self, new): return self.value < new
+best = Best()
+"""
 KEEPER = """
 class Keeper:
     def __init__(self, mode="min", patience=3): self.mode, self.best, self.count = mode, None, 0
@@ -70,6 +76,8 @@ def _run(tmp_path, code, text, *series):
         ),
         ("", "    kept.append((gap, epoch))\nkept.sort(key=lambda one: one[0])\n", "gap", "min"),
         ("", "    all_hq.append(hq)\n    if all_hq[-1] == max(all_hq):\n        save(model)\n", "hq", "max"),
+        ("", "    by_step[epoch] = gap\nk = min(by_step, key=by_step.get)\n", "gap", "min"),
+        (HOLDER, "    if best.is_below(hq):\n        best.value, best.at = hq, epoch\n", "hq", "max"),
         (STOPPER, "    stopper(gap)\n", "gap", "min"),
         (STOPPER, "    stopper(-hq)\n", "hq", "max"),
         (f"{KEEPER}keeper = Keeper(mode='max')\n", "    keeper.update(hq)\n", "hq", "max"),
@@ -94,6 +102,7 @@ def _run(tmp_path, code, text, *series):
         ("", "    if loss < 1e-4: break\n    slowest = max(slowest, hq)\n", "", ""),
         ("", "    print(f'{ms:.1f} ms {rate:.0f} samples/s')\n    if rate > best: best = rate\n", "", ""),
         ("", "    print(f'{ms:.1f} ms {v:.0f} it/s')\n    best_v = max(best_v, v)\n", "", ""),
+        ("", "    if hq > state.limit:\n        state.last = hq\n", "", ""),
         ("", "    if hq > 3 * usual:\n        skipped += 1\n", "", ""),
     ],
 )
@@ -112,6 +121,12 @@ def test_items_of_one_key_are_told_apart_by_what_they_are_items_of(tmp_path):
     run = _run(tmp_path, code, "".join(f"epoch {n} train hq 0.9{n} dev hq 0.5{n} mean 0.3{n}\n" for n in (1, 2, 3)))
     found = next(s for s in run.series if s.name == run.primary)
     assert (found.name, found.values, run.direction) == ("dev hq", (0.51, 0.52, 0.53), "max")
+
+
+def test_a_last_line_does_not_take_the_place_of_the_values_of_the_epochs(tmp_path):
+    code = "for e in range(3):\n    report(e)\nprint(f'chosen: val_acc={best:.2f}')\n"
+    run = _run(tmp_path, code, "".join(f"epoch {n} val_acc=0.{n}5\n" for n in (1, 2, 3)) + "chosen: val_acc=0.35\n")
+    assert [s.values[:3] for s in run.series if s.name == "val_acc"] == [(0.15, 0.25, 0.35)]
 
 
 def test_a_value_without_words_has_the_title_of_its_column(tmp_path):
