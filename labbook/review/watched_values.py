@@ -258,7 +258,8 @@ def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr, *, is_method:
     new, old = ast.dump(bare_value(value)[0]), ast.unparse(best)
     if isinstance(value, ast.Constant) or old == ast.unparse(value):
         return False
-    updated = f"{ast.unparse(getattr(best, 'value', best))}.update"
+    of = best.value if isinstance(best, (ast.Subscript, ast.Attribute)) else best
+    updated = f"{ast.unparse(of)}.update"
     for call in of_type(walk(block), ast.Call):  # best.update(acc=acc)
         given = [one.value for one in call.keywords if one.arg == member_key(best)]
         if ast.unparse(call.func) == updated and any(ast.dump(bare_value(one)[0]) == new for one in given):
@@ -269,7 +270,6 @@ def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr, *, is_method:
                 continue
             items = zip(right.keys, right.values, strict=True) if isinstance(right, ast.Dict) else ()
             kept = [right, *(one for key, one in items if getattr(key, "value", None) == member_key(best))]
-            of = best.value if isinstance(best, (ast.Subscript, ast.Attribute)) else best
             whole = left.value if isinstance(left, ast.Attribute) and is_method else left
             is_part = of is not best and ast.unparse(whole) == ast.unparse(of) and (len(kept) > 1 or whole is not left)
             is_same = ast.unparse(left) == old or is_part

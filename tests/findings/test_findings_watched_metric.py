@@ -1,13 +1,16 @@
 """What a program compares with its best is its main metric, whatever its name."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
+import labbook
 from labbook.capture.metrics_text import metrics_from_console
 from labbook.findings.watched_metric import add_watched_goal, add_watched_metric
 from labbook.model.run import Run
 from labbook.model.series import Series
+from labbook.review.watched_values import find_watched_values
 
 LOOP = """for epoch in range(1, 4):
     hq, gap = evaluate()
@@ -98,6 +101,7 @@ def _run(tmp_path, code, text, *series):
             "hq",
             "max",
         ),
+        ("", "    if epoch > 1 and hq > best and gap < 0.9:\n        best = hq\n", "hq", "max"),
         # What is compared but says nothing of a model, or is no best value.
         ("", "    if loss < 1e-4: break\n    slowest = max(slowest, hq)\n", "", ""),
         ("", "    print(f'{ms:.1f} ms {rate:.0f} samples/s')\n    if rate > best: best = rate\n", "", ""),
@@ -210,3 +214,10 @@ def test_a_name_of_several_words_is_whole(tmp_path):
     run = _run(tmp_path, code, "".join(lines.format(n) for n in range(3)))
     assert {s.name for s in run.series} >= {"error on expert states", "kd"}
     assert not {s.name for s in run.series} & {"states", "fit gap"}  # of two gaps it is not known which one is read
+
+
+def test_any_program_can_be_read():
+    folder = Path(labbook.__file__).parent
+    files = [*Path(__file__).parents[1].glob("programs/**/*.py"), *folder.glob("probe/*/*.py"), *folder.glob("r*/*.py")]
+    for start in range(0, len(files), 20):
+        find_watched_values(files[start : start + 20])
