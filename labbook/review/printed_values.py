@@ -15,8 +15,8 @@ _COUNTING = {"range", "trange", "enumerate", "count"}
 _PERCENT_FIELD = re.compile(r"%(?:\(\w+\))?[-+ #0]*(?:\d+|\*)?(?:\.\d+)?([diouxXeEfFgGcrsa%])")
 _BRACE_FIELD = re.compile(r"\{(\w*)(?:![rsa])?(?::([^{}]*))?\}")
 _BREAK = re.compile(r"[-=]>|→|[|,;，；。\]\[(){}\n\t]|\s[-–]\s|\s{2,}")
-_MEASURE_WORD = re.compile(r"^(?:轮次?|步|次|回合)[\s:：]+")
-"""Behind the number of an epoch: "第 3 轮 ..."."""
+_MEASURE_WORD = re.compile(r"^(?:(?:轮次?|步|次|回合)[\s:：]+|(?:s|ms|sec)\s+)")
+"""Behind the value before: "第 3 轮 ...", "1.5 s ..."."""
 _NOTE = re.compile(r"(?<=\w)\([^()]{1,12}\)$")
 _UNIT = re.compile(r"\s*(?:ms|us|s|secs?|seconds|min|it/s|\w{1,12}/s(?:ec)?|[KMG]i?B)(?![\w/])")
 """Behind a time, a speed or an amount of memory."""
@@ -208,6 +208,8 @@ def _unit_of(counter: str, before: str, after: str | ast.expr) -> str:
 def words_before(before: str) -> str:
     """Returns the last words of a text before a value: "energy distance" of " | energy distance "."""
     text = before.rstrip(" \t:=：~≈")
-    text = _MEASURE_WORD.sub("", _BREAK.split(_NOTE.sub("", text))[-1].strip(" \t:=：*#>"))
+    text = _BREAK.split(_NOTE.sub("", text))[-1].strip(" \t:=：*#>%℃°")
+    text = _MEASURE_WORD.sub("", text)
     is_unit = _UNIT.fullmatch(text) is not None  # of the value before
-    return text[-_MOST_LABEL:] if re.search(r"[^\W\d]", text) and not is_unit else ""
+    short = text if len(text) <= _MOST_LABEL else text[-_MOST_LABEL:].partition(" ")[2]
+    return short if re.search(r"[^\W\d]", short) and not is_unit else ""

@@ -192,11 +192,9 @@ class _Finder:
                         yield CHOSEN, "max" if is_most != negative else "min", row.elts[place]
         elif name in ("max", "min") and isinstance(key, ast.Attribute) and key.attr in ("get", "__getitem__"):
             for assigned in source.of_type(ast.Assign):  # scores[step] = score; min(scores, key=scores.get)
-                if any(
-                    isinstance(one, ast.Subscript) and ast.unparse(one.value) == ast.unparse(key.value)
-                    for one in assigned.targets
-                ):
-                    yield CHOSEN, name, assigned.value
+                for left, right in assigned_pairs(assigned):
+                    if isinstance(left, ast.Subscript) and ast.unparse(left.value) == ast.unparse(key.value):
+                        yield from ((CHOSEN, name, one) for one in (left, right) if one is not None)
         elif name in _PICKERS and len(node.args) == 1 and not node.keywords:
             for value in self._appended(source, node.args[0]):
                 yield CHOSEN, _PICKERS[name], value
@@ -268,8 +266,12 @@ def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr, *, is_method:
         for left, right in assigned_pairs(node):
             if right is None:
                 continue
-            items = zip(right.keys, right.values, strict=True) if isinstance(right, ast.Dict) else ()
-            kept = [right, *(one for key, one in items if getattr(key, "value", None) == member_key(best))]
+            items: list[tuple[object, ast.expr]] = []  # best = {"acc": acc}, best = acc, epoch
+            if isinstance(right, ast.Dict):
+                items = [(getattr(key, "value", None), one) for key, one in zip(right.keys, right.values, strict=True)]
+            elif isinstance(right, (ast.Tuple, ast.List)):
+                items = list(enumerate(right.elts))
+            kept = [right, *(one for key, one in items if key == member_key(best))]
             whole = left.value if isinstance(left, ast.Attribute) and is_method else left
             is_part = of is not best and ast.unparse(whole) == ast.unparse(of) and (len(kept) > 1 or whole is not left)
             is_same = ast.unparse(left) == old or is_part

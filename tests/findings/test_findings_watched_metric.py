@@ -79,6 +79,7 @@ def _run(tmp_path, code, text, *series):
         ),
         ("", "    kept.append((gap, epoch))\nkept.sort(key=lambda one: one[0])\n", "gap", "min"),
         ("", "    all_hq.append(hq)\n    if all_hq[-1] == max(all_hq):\n        save(model)\n", "hq", "max"),
+        ("", "    if best is None or gap < best[0]:\n        best = gap, epoch\n", "gap", "min"),
         ("", "    by_step[epoch] = gap\nk = min(by_step, key=by_step.get)\n", "gap", "min"),
         (HOLDER, "    if best.is_below(hq):\n        best.value, best.at = hq, epoch\n", "hq", "max"),
         (STOPPER, "    stopper(gap)\n", "gap", "min"),
@@ -176,6 +177,7 @@ def test_lines_of_other_statements_are_no_values_of_the_watched_metric(tmp_path)
             "Episode {i}\tReward: 1.0\tAverage(10): {v}",
             "Average",
         ),
+        ("print(f'温差={t:.1f}℃ 超差率={v:.3f}')", "温差=1.5℃ 超差率={v}", "超差率"),
         ("log.info('step %d sharp: %.3f', i, v)", "2026-01-02 INFO step {i} sharp: {v}", "sharp"),
     ],
 )
