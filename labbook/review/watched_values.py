@@ -87,11 +87,11 @@ class _Finder:
 
     def watched_in(self, source: Source) -> Iterator[tuple[int, str, Source, ast.expr]]:
         """Yields how a value of a file is watched, its direction, and the value."""
-        kept: dict[tuple[ast.AST, str], list[tuple[int, str, ast.expr]]] = {}
+        comparisons: dict[tuple[ast.AST, str], list[tuple[int, str, ast.expr]]] = {}
         for node in source.of_type(ast.If):
-            for each in self._kept_by(source, node):
-                kept.setdefault((source.function(node) or source.tree, ast.dump(each[2])), []).append(each)
-        for ways in kept.values():
+            for each in self._find_replaced(source, node):
+                comparisons.setdefault((source.function(node) or source.tree, ast.dump(each[2])), []).append(each)
+        for ways in comparisons.values():
             directions = {direction for _, direction, _ in ways}
             one = directions.pop() if len(directions) == 1 else ""
             yield min(how for how, _, _ in ways), one or self._mode_of(source, ways[0][2]), source, ways[0][2]
@@ -101,7 +101,7 @@ class _Finder:
             for how, direction, value in self._picked_by(source, call):
                 yield how, direction, source, value
 
-    def _kept_by(self, source: Source, node: ast.If) -> Iterator[tuple[int, str, ast.expr]]:
+    def _find_replaced(self, source: Source, node: ast.If) -> Iterator[tuple[int, str, ast.expr]]:
         """Yields the value that replaces what a condition compares it with: `if acc > best: best = acc`."""
         test = node.test
         if isinstance(test, ast.Name):
@@ -109,11 +109,11 @@ class _Finder:
             test = next((each for each in self._code.assigned_values(scope, test.id) if each is not None), test)
         for call in of_type(ast.walk(test), ast.Call):  # is_better(acc, best), best.is_below(acc)
             direction = self._direction_of_test(source, call)
-            is_kept = any(_keeps(node.body, call.args[0], best) for best in call.args[1:])
-            if is_kept or (direction and call.args and _keeps(node.body, call.args[0], call.func, is_method=True)):
-                yield _how_kept(node), direction, bare_value(call.args[0])[0]
+            is_stored = any(_stores(node.body, call.args[0], best) for best in call.args[1:])
+            if is_stored or (direction and call.args and _stores(node.body, call.args[0], call.func, is_method=True)):
+                yield _read_purpose(node), direction, bare_value(call.args[0])[0]
         for compare in of_type(ast.walk(test), ast.Compare):
-            if len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq) and _how_kept(node) == SAVED:
+            if len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq) and _read_purpose(node) == SAVED:
                 yield from self._extremes(source, [compare.left, *compare.comparators])
             if len(compare.ops) != 1 or not isinstance(compare.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
                 continue
@@ -121,11 +121,11 @@ class _Finder:
             sides = compare.left, compare.comparators[0]
             for value, best, is_less in ((*sides, less), (sides[1], sides[0], not less)):
                 for block, is_taken in ((node.body, True), (node.orelse, False)):
-                    if _keeps(block, value, _bound(best)):
-                        yield _how_kept(node), "min" if is_less == is_taken else "max", bare_value(value)[0]
+                    if _stores(block, value, _bound(best)):
+                        yield _read_purpose(node), "min" if is_less == is_taken else "max", bare_value(value)[0]
 
                 is_extreme = isinstance(best, ast.Call) and last_name(best.func) in ("max", "min")
-                if isinstance(best, ast.Call) and is_extreme and _how_kept(node) == STOPPED:
+                if isinstance(best, ast.Call) and is_extreme and _read_purpose(node) == STOPPED:
                     yield STOPPED, last_name(best.func), bare_value(value)[0]  # if acc <= max(before): wait += 1
 
     def _direction_of_test(self, source: Source, call: ast.Call) -> str:
@@ -227,7 +227,7 @@ class _Finder:
         return function is None or (once and self._runs_once(*calls[0]))
 
 
-def _how_kept(node: ast.If) -> int:
+def _read_purpose(node: ast.If) -> int:
     """Returns whether a branch of a condition saves something, else whether it counts towards a stop."""
     words = {each for part in (node.body, node.orelse) for one in part for each in last_names(one)}
     return SAVED if any(map(_SAVES.search, words)) else STOPPED if any(map(_STOPS.search, words)) else CHOSEN
@@ -247,11 +247,11 @@ def _bound(node: ast.expr) -> ast.expr:
     return _bound(node.left) if isinstance(node, ast.BinOp) else node
 
 
-def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr, *, is_method: bool = False) -> bool:
+def _stores(block: list[ast.stmt], value: ast.expr, best: ast.expr, *, is_method: bool = False) -> bool:
     """Whether statements give the value to what it was compared with, alone or as an item of a dictionary.
 
     Args:
-        is_method: Whether a method of an object compares it, which then keeps it as an attribute.
+        is_method: Whether a method of an object compares it, which then stores it as an attribute.
     """
     new, old = ast.dump(bare_value(value)[0]), ast.unparse(best)
     if isinstance(value, ast.Constant) or old == ast.unparse(value):
@@ -271,11 +271,13 @@ def _keeps(block: list[ast.stmt], value: ast.expr, best: ast.expr, *, is_method:
                 items = [(getattr(key, "value", None), one) for key, one in zip(right.keys, right.values, strict=True)]
             elif isinstance(right, (ast.Tuple, ast.List)):
                 items = list(enumerate(right.elts))
-            kept = [right, *(one for key, one in items if key == member_key(best))]
+            stored = [right, *(one for key, one in items if key == member_key(best))]
             whole = left.value if isinstance(left, ast.Attribute) and is_method else left
-            is_part = of is not best and ast.unparse(whole) == ast.unparse(of) and (len(kept) > 1 or whole is not left)
+            is_part = (
+                of is not best and ast.unparse(whole) == ast.unparse(of) and (len(stored) > 1 or whole is not left)
+            )
             is_same = ast.unparse(left) == old or is_part
-            if is_same and any(ast.dump(bare_value(each)[0]) == new for each in kept):
+            if is_same and any(ast.dump(bare_value(each)[0]) == new for each in stored):
                 return True
     return False
 

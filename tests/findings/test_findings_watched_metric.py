@@ -116,7 +116,7 @@ def test_what_the_program_compares_with_its_best_is_the_main_metric(tmp_path, be
     assert (run.primary or run.facts("watched").get("metric", ""), run.direction) == (metric, direction)
 
 
-def test_items_of_one_key_are_told_apart_by_what_they_are_items_of(tmp_path):
+def test_items_with_the_same_key_are_different_values(tmp_path):
     code = """
     for epoch in range(1, 4):
         print(f"epoch {epoch} train hq {train['hq']:.2f} dev hq {dev['hq']:.2f} mean {meter.avg:.2f}")
