@@ -26,7 +26,7 @@ _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{VARIANTS})[ ])?(?:{QUALIFIERS})[ ])?"
     r"[A-Za-z_][\w./@-]{0,60}"
     r"|[\u4e00-\u9fff]{1,16})"
-    rf"(?:[ ](?:sum|mean|avg|average|value))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
+    rf"(?:[ ](?:sum|mean|avg|average|value|(?P<score>score)))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
     rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"
     r"(?:[ ]is\b)?"
     rf"(?P<separator>[ \t]*[:=][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
@@ -171,6 +171,8 @@ class _NamedValues:
         line, start = self._line, match.start()
         is_listed = self.is_placed and bool(_LISTED.search(line, max(0, start - _NEAR), start))
         named = metric_name(match["name"], is_listed)
+        if named is None and match["score"]:  # "game score: 12.5", but F1 in "F1 score: 0.8"
+            named = metric_name(f"{match['name']}_score", is_listed)
         is_of_other = bool(match["data"]) and match["separator"].isspace() and _split_of(match) is None
         if match["time"] or is_of_other:
             return

@@ -240,8 +240,17 @@ def _drop_batch_points(points: _Points) -> _Points:
     return points.select(whole)
 
 
+def _drop_repeated_end(points: _Points) -> _Points:
+    """Returns the points without a last one that repeats that of its epoch, as "Final (epoch 80): f1 0.81" does."""
+    *before, last = zip(points.values, points.places, strict=True)
+    is_repeated = any((value, place.epoch) == (last[0], last[1].epoch) for value, place in before)
+    if not is_repeated or len(before) < _FEWEST_REPEATED or last[1].step is not None or not last[1].is_named:
+        return points
+    return points.select(range(len(before)))
+
+
 def _series(name: str, points: _Points) -> Series:
-    points = _drop_batch_points(points)
+    points = _drop_repeated_end(_drop_batch_points(points))
     steps, axis = _steps(points)
     whole = Series.of_values(name, "text", steps, points.values, starts=_starts(points), axis=axis)
     return downsample(whole, _SERIES_POINTS)

@@ -48,7 +48,10 @@ _NEGATED = frozenset({"neg", "negative"})
 """Turn the direction of a bound and of an error: `neg_elbo`, `neg_mean_squared_error` of scikit-learn. A `neg_loss` or
 `neg_acc` is that of the negative pairs."""
 
-_RUNNING_BEST = frozenset({"best", "lowest", "highest", "last", "最佳", "最优", "最高", "最低"})
+_COMPARED = frozenset({"teacher", "baseline", "alone", "untrained", "random", "naive"})
+"""What a program trains or measures to compare its model with."""
+
+_RUNNING_BEST = frozenset({"best", "min", "max", "lowest", "highest", "last", "最佳", "最优", "最高", "最低"})
 
 COUNTERS = frozenset({
     "epoch", "epochs", "step", "steps", "iteration", "iter", "hp_metric", "progress", "eta", "runtime", "total_flos",
@@ -202,14 +205,14 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
 
     is_held_out = any(not (kind.is_training or kind.running_best) for _, kind in known)
 
-    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, int, bool, bool, bool, int]:
+    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, bool, int, bool, bool, bool, int]:
         name, kind = found
         # The best value on held-out data, or the reward of the last episode, says more than a training loss.
         is_repeated = kind.running_best and kind.quantity != "reward" and (is_held_out or kind.is_training)
         is_selecting = _plain_words(name) in selecting and not kind.running_best
         # Detectors and searches are never judged on what they train on.
         split = kind.split or ("val" if kind.rank == 0 else "")
-        group = is_repeated, _SPLIT_ORDER[split], not is_selecting
+        group = is_repeated, _SPLIT_ORDER[split], bool(_COMPARED & set(name_words(name))), not is_selecting
         return *group, kind.rank, kind.running_best, not by_epoch[name], not _OVER_OVERLAPS.search(name), order[name]
 
     return min(known, key=place)[0] if known else ""

@@ -61,7 +61,7 @@ class Series:
     @property
     def is_from_text(self) -> bool:
         """Whether it was read from the console or a table: values may be rounded, and steps may be epochs."""
-        return self.source == "text" or self.source.lower().endswith((".csv", ".tsv"))
+        return self.source == "text" or self.source.lower().endswith((".csv", ".tsv", ".jsonl"))
 
     @property
     def first(self) -> float | None:

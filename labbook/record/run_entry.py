@@ -30,12 +30,13 @@ take about 800 kB, and the folder of an entry stays under 1 MiB."""
 
 
 def add_printed_metrics(run: Run, text: str) -> Run:
-    """Adds the series printed on the console or in cells, except those that the probe recorded too."""
+    """Adds the series printed on the console or in cells, except those that the probe recorded, too."""
     if not text.strip():
         return run
     from labbook.capture.metrics_text import metrics_from_console
+    from labbook.findings.watched_metric import add_watched_metric
 
-    return _add_unknown(run, metrics_from_console(text), str.lower)
+    return add_watched_metric(_add_unknown(run, metrics_from_console(text), str.lower), text)
 
 
 def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redactor: Redactor) -> Run:
@@ -47,7 +48,7 @@ def add_metrics_of_tables(run: Run, items: Sequence[FileItem], cwd: Path, redact
     from labbook.report.entry.printed_series import is_part_of, repeats_values
 
     ended = run.started if run.ended is None else run.ended
-    trainings = len(run.facts("trainings").get("rows") or ())
+    trainings = len(run.facts("trainings").get("rows") or ()) or int(run.facts("phases").get("count") or 0)
     found = metrics_from_tables(items, cwd, run.started, ended, trainings)
     own = {name_words(series.name) for series in found}
     others = [s for s in run.series if name_words(s.name) not in own and metric_kind(s.name).quantity]
@@ -76,7 +77,9 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
     from labbook.report.run_data import add_verdict
     from labbook.report.series_choice import with_axis
 
-    run = replace(run, series=tuple(with_axis(series, run.steps) for series in run.series))
+    run = replace(
+        run, series=tuple(with_axis(series, run.steps) for each in run.series for series in _phases(run, each))
+    )
     if run.signals or run.series or (run.frameworks and not run.captured.get("trials")):
         from labbook.diagnosis.catalogue.check_pages import load_check_pages
         from labbook.findings.code_checks import check_code, source_files
@@ -102,8 +105,25 @@ def add_findings(notebook: Notebook, run: Run) -> Run:
     return replace(run, title=run_title(run, notebook.config.language_in_use()))
 
 
+def _phases(run: Run, series: Series) -> list[Series]:
+    """Returns the parts of a printed series that has one for each phase of the training, the last one first.
+
+    Phases train for other ends: the loss of a pretraining is no better than that of the training after it.
+    """
+    ends = (*series.starts[1:], len(series.values))
+    if series.source == "probe" or len(ends) < 2 or len(ends) != run.facts("phases").get("count"):
+        return [series]
+    parts: list[Series] = []
+    for at, (begin, end) in enumerate(zip(series.starts, ends, strict=True)):
+        name = series.name if end == len(series.values) else f"phase{at + 1}/{series.name}"
+        values = series.values[begin:end]
+        parts.insert(0, Series.of_values(name, series.source, range(1, len(values) + 1), values, axis="number"))
+    return parts
+
+
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the name of the main metric of the run, and its direction: that of its trainings where it has several."""
+    from labbook.findings.watched_metric import add_watched_goal
     from labbook.health.evidence.training_kind import may_rise
     from labbook.report.series_choice import primary_series, split_direction
     from labbook.store.experiments import metric_goal
@@ -113,12 +133,16 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
+    if not goal.metric and (watched := (run := add_watched_goal(run)).facts("watched")):
+        goal = MetricGoal(watched["metric"], goal.direction or watched["direction"])
     reported = run.facts("trainings").get("metric", "loss")
     name = primary_series(run, goal) if goal.metric or reported == "loss" else reported
     kind = metric_kind(name)
     chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
-    free = kind.quantity == "loss" and kind.is_training and any(may_rise(run, each) for each in run.signals)
-    found = "none" if free else split_direction(run, name)
+    rises = any(may_rise(run, each) for each in run.signals)
+    found = "none" if rises and kind.quantity == "loss" and kind.is_training else split_direction(run, name)
+    if run.facts("watched"):
+        run = replace(run, captured={**run.captured, "watched": {**run.facts("watched"), "loss_may_rise": rises}})
     return replace(run, primary=name, direction=chosen or found)
 
 

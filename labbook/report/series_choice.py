@@ -207,7 +207,13 @@ def with_axis(series: Series, steps: int) -> Series:
 
 
 def is_of_batches(series: Series, run: Run) -> bool:
-    """Whether a series has values of single batches; also one that a program prints once an epoch."""
+    """Whether a series has values of single batches; also one that a program prints once an epoch.
+
+    What a program compares with its best has values of what it judges the model by.
+    """
+    kind = metric_kind(series.name)
+    if series.name == run.facts("watched").get("metric") and not (kind.quantity == "loss" and kind.is_training):
+        return False
     trainings = len(run.facts("trainings").get("rows") or ())
     if trainings and series.source != "probe" and len(series.values) in (trainings, trainings + 1):
         return False  # one value a training, and perhaps their mean
@@ -274,7 +280,8 @@ def run_best(run: Run, series: Series) -> float | None:
     Where the loss may rise, as with several optimizers or for a reward, no measured loss has a best value.
     """
     direction = primary_direction(run) if series.name == run.primary else split_direction(run, series.name) or None
-    if series.source == "probe" and (run.direction == "none" or metric_kind(run.primary).quantity == "reward"):
+    rises = run.direction == "none" or metric_kind(run.primary).quantity == "reward"
+    if series.source == "probe" and (rises or run.facts("watched").get("loss_may_rise")):
         direction = ""
     of_batches = is_of_batches(series, run)
     if of_batches and not run.direction and direction_of(series.name) == "max":

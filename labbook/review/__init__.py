@@ -7,6 +7,8 @@ Nothing is imported or executed; a rule reports nothing where it cannot resolve 
 - `names` and `call_syntax` read single nodes of the syntax tree: what they are called, what they call and assign.
 - `gradient_flow` follows backward, step and zero_grad through a loop; `output_activation` finds the activation that
   produced a value, `eval_loops` evaluation loops, `partial_device_move` batches that are moved only in part.
+- `watched_values` finds what a program compares with its best, `value_flow` follows a value to where it is printed or
+  logged, `printed_values` reads the texts that print it.
 - `unread_options` finds options of the command line that no line reads; the check of a configuration calls it.
 - `loaders` finds the loader of a loop and what programs call inputs and labels.
 - `rules/` contains the rules, a folder per subject.

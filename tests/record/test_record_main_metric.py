@@ -4,7 +4,7 @@ import pytest
 
 from labbook.model.run import Arguments, Run
 from labbook.model.series import Series
-from labbook.record.run_entry import _trainer_goal
+from labbook.record.run_entry import _phases, _trainer_goal
 
 NAMES = ("loss", "eval_loss", "eval_mean_token_accuracy", "val_loss", "val_MAE")
 
@@ -27,3 +27,11 @@ def test_the_metric_that_a_trainer_was_given(source, values, metric, direction):
     run = Run("i", "finished", (), "", 0.0, series=series, arguments=(Arguments(source, "", values),))
     goal = _trainer_goal(run)
     assert (goal.metric, goal.direction) == (metric, direction) if metric else goal is None
+
+
+def test_a_printed_series_has_a_part_for_each_phase_of_the_training():
+    printed = Series.of_values("val_loss", "text", range(1, 6), (3.0, 2.0, 9.0, 8.0, 7.0), starts=(0, 2))
+    run = Run("i", "finished", (), "", 0.0, captured={"phases": {"count": 2}})
+    parts = [(part.name, part.values) for part in _phases(run, printed)]
+    assert parts == [("val_loss", (9.0, 8.0, 7.0)), ("phase1/val_loss", (3.0, 2.0))]
+    assert _phases(Run("i", "finished", (), "", 0.0), printed) == [printed]  # of one phase: folds

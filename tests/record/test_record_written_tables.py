@@ -106,6 +106,28 @@ def test_a_table_of_as_many_trainings_as_the_run_did_is_read(trainings, count, t
     ][:count]
 
 
+@pytest.mark.parametrize("begin", [0, 1], ids=["the same first step", "another first step"])
+def test_rows_of_a_second_phase_are_not_sorted_into_the_first(begin, tmp_path):
+    rows = "".join(f"{step},0.{step}\n" for step in (0, 50, 99)) + f"{begin},0.3\n{begin + 1},0.2\n"
+    found = read(tmp_path / "history.csv", f"step,val_loss\n{rows}", 2)
+    assert [(s.values, s.starts) for s in found] == [((0.0, 0.5, 0.99, 0.3, 0.2), (0, 3))]
+    assert read(tmp_path / "history.csv", f"step,val_loss\n{rows}") == []
+
+
+def test_lines_of_json_are_a_table(tmp_path):
+    lines = [
+        {"epoch": 1, "loss": 2.5, "dev": {"wer": 50}},
+        {"epoch": 2, "loss": 1.5, "dev": {"wer": 40}, "note": "best"},
+    ]
+    found = read(tmp_path / "log.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert {s.name: (s.steps, s.values, s.axis) for s in found} == {
+        "loss": ((1, 2), (2.5, 1.5), "epoch"),
+        "dev/wer": ((1, 2), (50.0, 40.0), "epoch"),
+    }
+    samples = "".join(json.dumps({"id": n, "text": "a", "score": 0.5}) + "\n" for n in range(3))
+    assert read(tmp_path / "answers.jsonl", samples) == []
+
+
 @pytest.mark.parametrize("kind", NO_METRICS)
 def test_other_tables_are_no_metrics(kind, tmp_path):
     header, rows = NO_METRICS[kind]

@@ -169,6 +169,11 @@ def test_a_loss_beside_rewards_has_no_best_value():
     assert [run_best(run, series) for series in run.series] == [None, 3.0]
 
 
+def test_what_is_trained_to_compare_with_comes_last():
+    names = ("teacher/val_acc", "alone/val_acc", "student/val_acc", "baseline_val_f1")
+    assert primary_series(replace(RUN_OF_60, series=tuple(of(name, [0.2, 0.9]) for name in names))) == names[2]
+
+
 def test_what_is_measured_of_a_task_comes_before_its_accuracy():
     assert primary_series(replace(RUN_OF_60, series=(of("acc", [0.2, 0.9]), of("mIoU", [0.3, 0.8])))) == "mIoU"
 
@@ -222,6 +227,16 @@ def test_where_the_loss_may_rise_that_of_no_optimizer_has_a_best_value():
     series = tuple(of(name, [1.0] * 40, "probe") for name in ("loss", "loss.opt1"))
     run = replace(RUN, series=series, primary="loss", direction="none")
     assert [run_best(run, each) for each in series] == [None, None]
+    watched = {"metric": "gap", "direction": "min", "loss_may_rise": True}
+    run = replace(RUN, series=(*series, of("gap", [3.0, 1.0, 2.0])), primary="gap", direction="min")
+    run = replace(run, captured={"watched": watched})
+    assert [run_best(run, each) for each in run.series] == [None, None, 1.0]
+
+
+@pytest.mark.parametrize("steps", [(20, 40, 60), (1, 2, 3)])
+def test_the_best_of_a_watched_value_is_one_of_its_values(steps):
+    run = replace(RUN_OF_60, series=(of("hq", [0.2, 0.9, 0.3], steps=steps),), primary="hq", direction="max")
+    assert run_best(replace(run, captured={"watched": {"metric": "hq"}}), run.series[0]) == 0.9
 
 
 @pytest.mark.parametrize(("last", "primary"), [([0.6], "AUC"), ([0.7], "F1"), ([], "F1")])

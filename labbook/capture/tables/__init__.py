@@ -1,4 +1,4 @@
-"""Reads tables of trainings in CSV and TSV: what a recorded program wrote itself, and what `labbook import` is given.
+"""Reads tables of trainings in CSV, TSV and JSONL: what a recorded program wrote, and what `labbook import` is given.
 
 Start with `written_tables.py`, which finds the tables among the files that a run wrote and returns their series. Below
 it, `csv_tables.py` opens a file (encoding, separator, header), `csv_columns.py` says by their names what its columns

@@ -121,11 +121,11 @@ class CsvRows:
             place.offset = place.offsets.setdefault(epoch, new)
         place.count, step = count, count + place.offset
         if step < place.step and filled & place.columns:
-            if step == place.steps[0]:
+            if step != place.steps[0] and place.steps[bisect_left(place.steps, step)] == step:
+                place.begun = set()
+            elif step == place.steps[0] or len(place.steps) > 1:  # a step that was never reached is of another count
                 place.steps, place.columns, place.begun = array("q"), set(), None
                 place.restarts += 1
-            elif place.steps[bisect_left(place.steps, step)] == step:
-                place.begun = set()
         place.step = step
         if not place.steps or step > place.steps[-1]:
             place.steps.append(step)

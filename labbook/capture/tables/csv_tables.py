@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from labbook.frozen import dataclass
 
 SUFFIXES = (".csv", ".tsv")
+JSON_LINES = ".jsonl"
 _HEAD_BYTES = 65_536
 _HEAD_LINES = 50
 _LINE = 100_000
@@ -70,8 +72,44 @@ class CsvTable:
         return {"true": 1.0, "false": 0.0}.get(text.lower())
 
 
+@dataclass(frozen=True)
+class JsonTable(CsvTable):
+    """A table with an object of JSON a line; its columns are the keys of the first lines."""
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yields the rows; what is no number or word is an empty cell."""
+        with self.file.open(encoding=self.encoding, errors="replace") as stream:
+            for line in islice(stream, self.lines_before, None):
+                values = _json_object(line)
+                if values:
+                    yield [_json_cell(values.get(name)) for name in self.header]
+
+
+def _json_object(line: str) -> dict[str, object]:
+    with suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict):
+            inner = {
+                f"{name}/{key}": one
+                for name, each in found.items()
+                if isinstance(each, dict)
+                for key, one in each.items()
+            }
+            return {**found, **inner}
+    return {}
+
+
+def _json_cell(value: object) -> str:
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
 def open_table(file: Path) -> CsvTable:
     """Returns the table in a file; without a header if the file has none, or cannot be read."""
+    if file.suffix.lower() == JSON_LINES:
+        with suppress(OSError), file.open(encoding="utf-8", errors="replace") as stream:
+            objects = map(_json_object, islice(stream, _HEAD_LINES))
+            names = dict.fromkeys(name for one in objects for name, value in one.items() if _json_cell(value))
+            return JsonTable(file, tuple(names), "utf-8", ",", 0)
     try:
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""Reads the metrics in the CSV and TSV files that a run wrote, by `CSVLogger`, pandas, the module `csv` or by hand.
+"""Reads the metrics in the CSV, TSV and JSONL files that a run wrote, by `CSVLogger`, pandas or by hand.
 
 A table of metrics has one row for each step or epoch and a column with the name of a known metric. Predictions, data
 sets and tables of several trainings are left out, unless the run did as many, and so are rows that were in a file
@@ -21,7 +21,7 @@ from pathlib import Path
 from labbook.capture.metric_names import data_split, has_split
 from labbook.capture.tables.csv_columns import CsvColumns
 from labbook.capture.tables.csv_rows import CsvRows
-from labbook.capture.tables.csv_tables import SUFFIXES, CsvTable, open_table
+from labbook.capture.tables.csv_tables import JSON_LINES, SUFFIXES, CsvTable, open_table
 from labbook.capture.used_files import FilePathUse, display_path, merge_uses
 from labbook.model.downsampling import downsample
 from labbook.model.events.process_kinds import FileItem
@@ -63,7 +63,7 @@ def metrics_from_tables(
     Cost:
         0.2 to 0.4 seconds for each MiB.
     """
-    tables = [use for use in merge_uses(items).values() if Path(use.path).suffix.lower() in SUFFIXES]
+    tables = [use for use in merge_uses(items).values() if Path(use.path).suffix.lower() in (*SUFFIXES, JSON_LINES)]
     tables.sort(key=lambda use: use.size)
     bytes_left = _MAX_BYTES
     inputs = [use.path for use in tables if use.mode == "r"]

@@ -228,6 +228,10 @@ def _count_passed(check: CheckResult) -> int:
     return int(counted.get("passed", 0)) if check.id == "other_checks" else int(check.verdict == "ok")
 
 
+_FEWEST_PLACED = 3
+"""Values from which on the place of the best one is shown. Source: chosen by us."""
+
+
 def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     """Returns curves and a table of first, best and last values, or `None` without metrics."""
     shown = [
@@ -279,11 +283,20 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
         "first": first,
         "last": last,
         "best": "" if best is None else numbers.number(best),
+        "best_at": _place_of_best(series, best) if not is_of_batches(series, run) else {},
         "points": numbers.count(series.count or len(series.values)),
         "last_step": "" if series.last_step is None else numbers.count(series.last_step),
         "nonfinite": series.nonfinite,
         "since": None if series.last_step is None else first_nonfinite_step(series),
     }
+
+
+def _place_of_best(series: Series, best: float | None) -> dict[str, str]:
+    """Returns the epoch or step that a program gives its best value, of which there is only one; else nothing."""
+    at = [step for step, value in zip(series.steps, series.values, strict=True) if value == best]
+    if len(at) != 1 or len(series.values) < _FEWEST_PLACED or series.axis not in ("epoch", "step"):
+        return {}
+    return {"axis": series.axis, "at": str(at[0])}
 
 
 def _clips_norm(run: Run) -> bool:
