@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
+from labbook.fixes.fix_background import HARMLESS, NEW_SINCE_HEALTHY, NO_CURE, Background
 from labbook.model.confirmed_fix import changed_lines, line_counts
 from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
@@ -42,6 +43,7 @@ _DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
 _MANY_LINES = 6
 """Changed lines of which no line stands for all. Source: chosen by us."""
 
+_FAR = 99
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
@@ -59,22 +61,41 @@ _QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
 
 def order_candidates(
-    changes: Iterable[Change], failed: Run, now: Run, symptoms: Sequence[str], catalogue: Mapping[str, Symptom]
+    changes: Iterable[Change],
+    failed: Run,
+    now: Run,
+    symptoms: Sequence[str],
+    catalogue: Mapping[str, Symptom],
+    background: Background | None = None,
 ) -> tuple[tuple[Change, ...], int]:
     """Returns the differences that may be the fix, likeliest first, and the number of those that touch the failure.
 
-    A difference touches the failure if the failure names it, or the failing line does, if the page of the symptom lists
-    it, or if it is in code, data, or an option of a run without an exception. Beside one that is named, code elsewhere
-    is only counted. Where none does, the options do, else the packages that a run loaded, else all.
+    A difference touches the failure if the failure names it, or the failing line does, if its value reaches that line,
+    if it came since the last healthy run, if the page of the symptom lists it, or if it is in data, or an option of a
+    run without an exception. Beside one that is named, code elsewhere is only counted. Where none does, the number is
+    0: which one cured the run is not known.
+
+    Args:
+        background: Earlier runs and the code; `None` where they are not known.
     """
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
-    evidence = _Evidence(failed, now, symptoms, catalogue, ranked)
+    evidence = _Evidence(failed, now, symptoms, catalogue, ranked, background or Background())
     by_distance = [(evidence.distance(change), change) for change in ranked]
     ordered = sorted(by_distance, key=lambda pair: (pair[0], *evidence.order(pair[1])))
     # Where the failure names something, or its line was changed, code elsewhere is only counted.
     nearest = ordered[0][0] if ordered else 0
-    farthest = max(2, nearest) if nearest > 0 else nearest + 1
-    return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
+    farthest = 2 if nearest > 0 else nearest + 1
+    if nearest > 2:
+        return tuple(change for _, change in ordered), int(len(ordered) == 1)
+    is_new = bool(ordered) and evidence.is_new(ordered[0][1])
+    touching = [
+        change
+        for level, change in ordered
+        if level <= farthest and not (is_new and evidence.is_harmless(change))
+    ]
+    if nearest == 2 and evidence.steps(touching[0]) < _FAR:
+        touching = [change for change in touching if evidence.steps(change) <= evidence.steps(touching[0]) + 1]
+    return tuple(change for _, change in ordered), len(touching)
 
 
 class _Evidence:
@@ -87,6 +108,7 @@ class _Evidence:
         symptoms: Sequence[str],
         catalogue: Mapping[str, Symptom],
         changes: Sequence[Change],
+        background: Background,
     ) -> None:
         self._ended = [raised for raised in failed.exceptions if raised.ended_process]
         self._messages, self._lines = list_messages(failed), _list_failing_lines(failed)
@@ -108,9 +130,48 @@ class _Evidence:
         self._taken_out = {change.before for change in removed if is_named(change, self._messages)}
         self._files = {use.path for run in (failed, now) for use in run.files if use.mode == "read"}
         self._is_some_likely = any(map(self._is_likely, changes))
+        self._background = background
+        self._earlier = {id(change): background.judge(change) for change in changes}  # a difference has no hash
+        self._reaching = {id(one): steps for one in changes if (steps := self._count_steps(one)) is not None}
+        # What failed is known to depend on some differences and not on the others.
+        self._is_sliced = bool(self._ended and self._reaching)
+        near = {self._earlier[id(change)] for change in changes if self._distance_in_code(change) <= 2}
+        self._is_some_other = bool(near - {HARMLESS, NO_CURE})
+        is_some_new = NEW_SINCE_HEALTHY in self._earlier.values()
+        self._is_some_new = NEW_SINCE_HEALTHY in near or (is_some_new and not self._is_some_other)
 
     def distance(self, change: Change) -> int:
-        """Returns how far a difference is from a failure: up to 1 what it names, 2 what its page lists, 4 the rest."""
+        """Returns how far a difference is from a failure: up to 1 what it names, 2 what reaches it, 4 the rest."""
+        distance, earlier = self._distance_in_code(change), self._earlier[id(change)]
+        if earlier == NO_CURE:
+            return max(distance, 4)
+        if distance < 2 or distance > 4:
+            return distance
+        if earlier == NEW_SINCE_HEALTHY and not (self._is_sliced and self._is_some_other):
+            return 2
+        is_beside = self._is_some_new or (self._is_some_other and change.kind != "code")
+        return max(distance, 3) if earlier == HARMLESS and is_beside else distance
+
+    def is_harmless(self, change: Change) -> bool:
+        """Whether a healthy run before had what was changed."""
+        return self._earlier[id(change)] == HARMLESS
+
+    def is_new(self, change: Change) -> bool:
+        """Whether what was changed came since the last healthy run."""
+        return self._earlier[id(change)] == NEW_SINCE_HEALTHY
+
+    def _distance_in_code(self, change: Change) -> int:
+        distance = self._distance_by_names(change)
+        if not self._is_sliced or distance not in (2, 3, 4) or change.kind not in ("code", *VALUED):
+            return distance
+        return 2 if id(change) in self._reaching or (change.kind != "code" and self._is_listed(change)) else 3
+
+    def _count_steps(self, change: Change) -> int | None:
+        names = [name for raw in (change.what, *list_raw_keys(change)) for name in (raw, raw.lstrip("-"))]
+        names += [name.replace("-", "_") for name in names] + [name.rpartition(".")[2] for name in names]
+        return self._background.count_steps(change, names)
+
+    def _distance_by_names(self, change: Change) -> int:
         if change.kind == "code":
             return _code_distance(change, self._lines, self._quoted, self._messages)
         as_named = [change, *(replace(change, what=name) for name in self._modules.get(change.what, ()))]
@@ -131,15 +192,24 @@ class _Evidence:
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in self._loaded else 3
 
-    def order(self, change: Change) -> tuple[bool, int, bool, int, int]:
+    def order(self, change: Change) -> tuple[int, ...]:
         """Returns the order of differences that are equally far from the failure."""
         has_number = self._has_number(change, self._named)
         parts = changed_lines(change.detail) if change.kind == "code" else ([], [])
         old, new = (_find_words("\n".join(part)) for part in parts)
         # What was exchanged says more than what is on both sides.
         shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
+        is_far = self._distance_in_code(change) >= 2
+        earlier = self._earlier[id(change)] if is_far else 0
+        near = (not self._is_listed(change), earlier, self.steps(change)) if is_far and self._is_sliced else (False, 0, 0)
         # A check says many numbers: there the page comes first.
-        return not (has_number and self._ended), _page_order(change, self._patterns), not has_number, *shared
+        is_number_said = has_number and bool(self._ended)
+        by_page = _page_order(change, self._patterns), not has_number
+        return earlier != NEW_SINCE_HEALTHY, not is_number_said, *near, earlier, *by_page, *shared
+
+    def steps(self, change: Change) -> int:
+        """Returns the steps from a difference to the failing line; of one that does not reach it, many."""
+        return self._reaching.get(id(change), _FAR)
 
     def _has_number(self, change: Change, numbers: Collection[str]) -> bool:
         is_length = any(map(_LENGTH.search, list_names(change)))
@@ -203,10 +273,10 @@ def _code_distance(change: Change, lines: Sequence[str], quoted: set[str], messa
     names = set(_WORDS.findall(old)) ^ set(_WORDS.findall(new))
     if not failing.isdisjoint(removed) or any(text in old and text not in new for text in quoted):
         return 0
-    if names & quoted or is_named(change, messages):
-        return 0
     if _only_prints(change):
         return 5
+    if names & quoted or is_named(change, messages):
+        return 0
     around = {line[1:].strip() for line in change.detail.splitlines() if line[:1] == " "}
     return 1 if not removed and not failing.isdisjoint(around) else 2
 
@@ -253,14 +323,19 @@ def matches_cure(change: Change, pattern: str) -> bool:
 def list_names(change: Change) -> list[str]:
     """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
     name = normalize_name(change.what)
-    names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]
-    if change.kind in ("config", "command"):
-        lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-        lines += [change.before, change.now]
-        names += [normalize_name(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
+    names = [name, name.rpartition(".")[2], name.rpartition("/")[2], *map(normalize_name, list_raw_keys(change))]
     if change.kind == "argument" and change.what == "command":
         names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
     return names + [_USUAL[word] for name in names for word in _USUAL if name == word or name.endswith("_" + word)]
+
+
+def list_raw_keys(change: Change) -> list[str]:
+    """Returns the keys of the changed lines of a configuration."""
+    if change.kind not in ("config", "command"):
+        return []
+    lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    lines += [change.before, change.now]
+    return [line.replace("=", ":").partition(":")[0].strip(" \"'{,") for line in lines]
 
 
 def is_named(change: Change, texts: Iterable[str]) -> bool:
