@@ -1,7 +1,7 @@
 """Finds the lines, options and keys whose values reach the line at which a run failed.
 
-A backward slice by names: from the statements of the traceback to the assignments of the names in them, the arguments of
-calls, what called functions return, and the conditions around each.
+A backward slice by names: from the statements of the traceback to the assignments of the names in them, the arguments
+of calls, what called functions return, and the conditions around each.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from heapq import heapify, heappop, heappush
 from typing import TypeGuard
 
 from labbook.frozen import dataclass
@@ -72,13 +73,14 @@ def slice_backward(code: Mapping[str, str], failing: Sequence[tuple[str, int]]) 
     program = _Program(code)
     found: dict[int, int] = {}
     waiting = [(depth, n) for depth, (file, line) in enumerate(failing) for n in program.find_statements(file, line)]
+    heapify(waiting)
     while waiting:
-        depth, number = min(waiting)
-        waiting.remove((depth, number))
+        depth, number = heappop(waiting)
         if number in found or depth > _MOST_DEPTH:
             continue
         found[number] = depth
-        waiting += [(depth + steps, n) for n, steps in program.find_sources(number) if n not in found]
+        for source, steps in program.find_sources(number):
+            heappush(waiting, (depth + steps, source))
     return program.describe(found)
 
 
@@ -141,14 +143,14 @@ class _Program:
         known = self._set.get(name, [])
         if name[0] == ".":
             return known
-        own = [n for n in known if (self.statements[n].file, self.statements[n].scope) == (statement.file, statement.scope)]
+        here = [n for n in known if self.statements[n].file == statement.file]
+        own = [n for n in here if self.statements[n].scope == statement.scope]
         function = statement.scope.rpartition(".")[2]
         if statement.scope and name in self._parameters.get(statement.scope, ()):
             cls = statement.scope.rpartition(".")[0].rpartition(".")[2]
             return own + self._calls.get(cls if function == "__init__" else function, [])
         outside = [n for n in known if not self.statements[n].scope]
-        here = [n for n in outside if self.statements[n].file == statement.file]
-        return own or here or outside
+        return own or [n for n in outside if n in here] or outside
 
     def _read(self, file: str, body: Sequence[ast.stmt], scope: str, around: tuple[int, ...]) -> None:
         for node in body:
@@ -173,8 +175,8 @@ class _Program:
                 head = [one for one in ast.iter_child_nodes(node) if not any(one in part for part in blocks)]
                 number = self._add(file, node, scope, around, head)
                 for part in blocks:
-                    stats = [inner for one in part for inner in (one.body if isinstance(one, ast.ExceptHandler) else [one])]
-                    self._read(file, stats, scope, (*around, number))
+                    handled = [inner for one in part if isinstance(one, ast.ExceptHandler) for inner in one.body]
+                    self._read(file, handled or part, scope, (*around, number))
 
     def _note_returns(self, name: str, scope: str, start: int) -> None:
         inside = [n for n in range(start, len(self.statements)) if self.statements[n].scope == scope]
@@ -193,28 +195,30 @@ class _Program:
         sets, uses = set(also), set()
         is_class_body = scope.rpartition(".")[2][:1].isupper()
         for one in inner:
-            name = one.id if isinstance(one, ast.Name) else f".{one.attr}" if isinstance(one, ast.Attribute) else ""
-            if name and isinstance(one.ctx, ast.Load):
+            if not isinstance(one, ast.Name | ast.Attribute):
+                continue
+            name = one.id if isinstance(one, ast.Name) else f".{one.attr}"
+            if isinstance(one.ctx, ast.Load):
                 uses.add(name)
-            elif name:
+            else:
                 sets |= {name, f".{name}"} if is_class_body and name[0] != "." else {name}
         calls = tuple(one for one in inner if isinstance(one, ast.Call))
         texts = frozenset(one.value for one in inner if isinstance(one, ast.Constant) and isinstance(one.value, str))
         if isinstance(node, ast.AugAssign):
             uses |= sets
-        if isinstance(node, ast.Assign | ast.AugAssign):
-            # What is assigned to a part of an object changes the object.
-            sets |= {one.value.id for one in node.targets if _is_part(one)} if isinstance(node, ast.Assign) else set()
+        if isinstance(node, ast.Assign):
+            parts = [one.value for one in node.targets if isinstance(one, ast.Subscript)]
+            sets |= {one.id for one in parts if isinstance(one, ast.Name)}
         if isinstance(node, ast.Return) or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in inner):
             sets.add(".return")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             sets |= _find_changed(node.value)
-        first = getattr(node, "lineno", 1)
+        first, is_loop = node.lineno, isinstance(node, _LOOPS)
         ends = [getattr(one, "end_lineno", None) or first for one in inner]
         is_simple = len(head) == len(list(ast.iter_child_nodes(node)))
         last = (node.end_lineno or first) if is_simple else max([first, *ends])
         self.statements.append(
-            _Statement(file, first, last, scope, frozenset(sets), frozenset(uses), texts, calls, around, isinstance(node, _LOOPS))
+            _Statement(file, first, last, scope, frozenset(sets), frozenset(uses), texts, calls, around, is_loop)
         )
         return len(self.statements) - 1
 
@@ -231,13 +235,11 @@ class _Program:
         return Slice(lines, names)
 
 
-def _is_part(node: ast.expr) -> bool:
-    return isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.value, ast.Name)
-
-
 def _called_name(call: ast.Call) -> str:
     function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
 
 
 def _find_changed(call: ast.Call) -> set[str]:

@@ -94,7 +94,9 @@ def slice_failure(failed: Run, code: dict[str, str], now: dict[str, str]) -> tup
     """
     ended = sorted((e for e in failed.exceptions if e.ended_process), key=lambda e: e.t)[:1]
     frames = [(f.file, f.line) for e in ended for f in reversed(e.frames) if f.user]
-    frames = frames or [(str(f.where["file"]), int(f.where.get("line") or 0)) for f in failed.findings if f.where.get("file")]
+    frames = frames or [
+        (str(f.where["file"]), int(f.where.get("line") or 0)) for f in failed.findings if f.where.get("file")
+    ]
     places = [(path, line) for file, line in frames for path in code if f"/{file}".endswith(f"/{path}")]
     if not places:
         rows = [(path, n, text) for path in code for n, text in enumerate(code[path].splitlines(), 1)]

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
-from labbook.fixes.fix_ranking import HISTORY, VALUED, is_named, list_messages, names_file, normalize_name
+from labbook.fixes.difference_names import HISTORY, VALUED, is_named, list_messages, names_file, normalize_name
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command

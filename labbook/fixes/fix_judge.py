@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from labbook.fixes.difference_names import map_modules
 from labbook.fixes.fix_applicability import (
     can_apply,
     diff_changes,
@@ -18,7 +19,7 @@ from labbook.fixes.fix_applicability import (
     touches_failure,
 )
 from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, split_changes
-from labbook.fixes.fix_ranking import map_modules, order_candidates
+from labbook.fixes.fix_ranking import order_candidates
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.message import message

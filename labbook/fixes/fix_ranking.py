@@ -12,22 +12,28 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
 
+from labbook.fixes.difference_names import (
+    HISTORY,
+    OPTIONS,
+    VALUED,
+    is_named,
+    list_failing_files,
+    list_failing_lines,
+    list_messages,
+    list_names,
+    list_raw_keys,
+    map_modules,
+    matches_cure,
+    names_file,
+)
 from labbook.fixes.fix_background import HARMLESS, NEW_SINCE_HEALTHY, NO_CURE, Background
 from labbook.model.confirmed_fix import changed_lines, line_counts
 from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
 
-_OPTIONS = ("argument", "config")
-VALUED = (*_OPTIONS, "environment")
-
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
 """Kinds of changes, in the order in which people usually change them."""
-
-HISTORY = frozenset({"commit", "branch", "repository"})
-"""Changes of kind "code" that only say that something was committed."""
 
 NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
 
@@ -49,9 +55,6 @@ _ALIKE = 0.5
 
 _LENGTH = re.compile(r"epoch|(?<![a-z])(?:steps?|iters?|log|save|eval)(?![a-z])")
 """Names of options that set how long a run is and what it prints: their numbers are in many messages by chance."""
-
-_USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": "weight_decay", "nw": "num_workers"}
-"""Names of options -> the names that the pages of symptoms use."""
 
 _WORDS = re.compile(r"[A-Za-z_]\w+|[-+*/|&]=")
 _LIBRARY = re.compile(r"\b(?:torch|paddle|numpy|np|nn)(?:\.\w+)*\b")
@@ -89,9 +92,7 @@ def order_candidates(
         return tuple(change for _, change in ordered), int(len(ordered) == 1)
     is_new = bool(ordered) and evidence.is_new(ordered[0][1])
     touching = [
-        change
-        for level, change in ordered
-        if level <= farthest and not (is_new and evidence.is_harmless(change))
+        change for level, change in ordered if level <= farthest and not (is_new and evidence.is_harmless(change))
     ]
     if nearest == 2 and evidence.steps(touching[0]) < _FAR:
         touching = [change for change in touching if evidence.steps(change) <= evidence.steps(touching[0]) + 1]
@@ -111,7 +112,7 @@ class _Evidence:
         background: Background,
     ) -> None:
         self._ended = [raised for raised in failed.exceptions if raised.ended_process]
-        self._messages, self._lines = list_messages(failed), _list_failing_lines(failed)
+        self._messages, self._lines = list_messages(failed), list_failing_lines(failed)
         is_import = any("Import" in raised.type or "Module" in raised.type for raised in self._ended)
         self._of_packages = self._messages if is_import else [_DOTTED.sub(" ", text) for text in self._messages]
         observed = [text for finding in failed.findings for text in finding.evidence]
@@ -201,7 +202,9 @@ class _Evidence:
         shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
         is_far = self._distance_in_code(change) >= 2
         earlier = self._earlier[id(change)] if is_far else 0
-        near = (not self._is_listed(change), earlier, self.steps(change)) if is_far and self._is_sliced else (False, 0, 0)
+        near = (
+            (not self._is_listed(change), earlier, self.steps(change)) if is_far and self._is_sliced else (False, 0, 0)
+        )
         # A check says many numbers: there the page comes first.
         is_number_said = has_number and bool(self._ended)
         by_page = _page_order(change, self._patterns), not has_number
@@ -213,7 +216,7 @@ class _Evidence:
 
     def _has_number(self, change: Change, numbers: Collection[str]) -> bool:
         is_length = any(map(_LENGTH.search, list_names(change)))
-        return change.kind in _OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
+        return change.kind in OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
 
     def _is_listed(self, change: Change) -> bool:
         """Whether a page lists a difference by its name."""
@@ -286,7 +289,7 @@ def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, .
 
     It is the line with most of the failure's words, else the first of a few, with the one that replaced it.
     """
-    said = _find_words("\n".join((*list_messages(failed), *_list_failing_lines(failed))))
+    said = _find_words("\n".join((*list_messages(failed), *list_failing_lines(failed))))
     focused, rest = [], 0
     for change in changes:
         change, prints = _without_prints(change)
@@ -303,110 +306,6 @@ def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, .
         focused.append(replace(change, detail="\n".join(["", "@@ @@", *lines])))
         rest += max(len(removed), len(added)) - 1
     return tuple(focused), rest
-
-
-def matches_cure(change: Change, pattern: str) -> bool:
-    """Whether a difference matches a `cured_by` pattern: "option:*size*", "package:torch", "code".
-
-    Args:
-        pattern: A kind, or a kind and a name with `*` and `?`; "option" is an argument or a line of a configuration.
-    """
-    kind, _, glob = pattern.partition(":")
-    if change.kind not in (_OPTIONS if kind.strip() == "option" else (kind.strip(),)):
-        return False
-    wanted = normalize_name(glob)
-    if not wanted:
-        return True
-    return any(fnmatchcase(name, wanted) for name in list_names(change))
-
-
-def list_names(change: Change) -> list[str]:
-    """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
-    name = normalize_name(change.what)
-    names = [name, name.rpartition(".")[2], name.rpartition("/")[2], *map(normalize_name, list_raw_keys(change))]
-    if change.kind == "argument" and change.what == "command":
-        names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
-    return names + [_USUAL[word] for name in names for word in _USUAL if name == word or name.endswith("_" + word)]
-
-
-def list_raw_keys(change: Change) -> list[str]:
-    """Returns the keys of the changed lines of a configuration."""
-    if change.kind not in ("config", "command"):
-        return []
-    lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    lines += [change.before, change.now]
-    return [line.replace("=", ":").partition(":")[0].strip(" \"'{,") for line in lines]
-
-
-def is_named(change: Change, texts: Iterable[str]) -> bool:
-    """Whether one of some texts says the name of a difference: of an option, a package, a file or its module.
-
-    The value that an option had is as good as its name where it is a word: a path that was not found.
-    """
-    if change.kind == "input" or (change.kind == "config" and not change.detail):
-        return any(_names_path(text, change.what) for text in texts)
-    name = change.what.split(" ")[-1 if change.kind == "environment" else 0].lstrip("-")
-    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name}
-    names |= {PurePosixPath(name).stem} if change.kind == "code" else set()
-    names |= {name.rpartition(".")[2]} if change.kind == "argument" else set()
-    names |= {change.before} if change.kind in VALUED and re.search(r"[^\W\d_]{3}", change.before) else set()
-    names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
-    either = "|".join(sorted(names))
-    # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
-    pattern = (
-        re.compile(rf"(?<![\w.-])-{{0,2}}(?:{either})(?![\w-])|(?<=[\w)\]]\.)(?:{either})(?![\w.(-])")
-        if names
-        else None
-    )
-    return pattern is not None and any(pattern.search(text) for text in texts)
-
-
-def names_file(change: Change, paths: Collection[str]) -> bool:
-    """Whether a value of an option or variable is the name of one of some files."""
-    values = {PurePosixPath(value).name for value in (change.before, change.now) if PurePosixPath(value).suffix}
-    return not values.isdisjoint(PurePosixPath(path).name for path in paths)
-
-
-def _names_path(text: str, path: str) -> bool:
-    """Whether a text has a path or the end of one, not the same name in another folder."""
-    file = PurePosixPath(path.replace("\\", "/"))
-    words = re.findall(rf"(?<![\w.-])[\w./\\~-]*{re.escape(file.name)}(?![\w-])", text) if file.name else []
-    ends = [[part for part in re.split(r"[/\\]", word) if part not in ("", ".", "..", "~")] for word in words]
-    own = [part for part in file.parts if part not in ("/", "..", "~")]
-    return any(end[-size:] == own[-size:] for end in ends for size in [min(len(end), len(own))])
-
-
-def normalize_name(name: str) -> str:
-    """Returns the name of an option without dashes, in lower case."""
-    return name.strip().lstrip("-").lower().replace("-", "_")
-
-
-def list_messages(failed: Run) -> list[str]:
-    """Returns the texts in which a failure says names: those of its exceptions and findings."""
-    texts = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
-    return texts + [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
-
-
-def list_failing_files(run: Run) -> tuple[str, ...]:
-    """Returns the user's files on the way to the failing line of a run, innermost first."""
-    ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
-    frames = [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
-    return tuple(dict.fromkeys(frame.file for frame in frames))
-
-
-def _list_failing_lines(failed: Run) -> list[str]:
-    """Returns the lines of the user's code at which a run failed."""
-    ended = [raised for raised in failed.exceptions if raised.ended_process]
-    lines = [line for raised in ended for line in [frame.source for frame in raised.frames if frame.user][-1:]]
-    return lines + [str(finding.where.get("source") or "") for finding in failed.findings]
-
-
-def map_modules(run: Run) -> dict[str, list[str]]:
-    """Returns package -> the modules of other names that a run imported from it: opencv-python -> cv2."""
-    found: dict[str, list[str]] = {}
-    for module, package in (run.facts("python").get("modules") or {}).items():
-        found.setdefault(str(package), []).append(str(module))
-    return found
 
 
 def _without_prints(change: Change) -> tuple[Change, int]:

@@ -203,7 +203,7 @@ def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
 def list_differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Returns the differences of two runs, those of code with their changed lines, redacted."""
     from labbook.compare.run_changes import compare_runs, mask_changes
-    from labbook.fixes.fix_ranking import HISTORY
+    from labbook.fixes.difference_names import HISTORY
     from labbook.model.run_json import run_to_json
     from labbook.store.recorder_redaction import make_redactor
 

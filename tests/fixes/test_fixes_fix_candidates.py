@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from order_of_tests import in_one_test
 
+from labbook.fixes.difference_names import list_failing_files, matches_cure
 from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inputs, keep_used
 from labbook.fixes.fix_judge import _differ_in_cause
-from labbook.fixes.fix_ranking import focus_lines, list_failing_files, matches_cure, order_candidates, rank_changes
+from labbook.fixes.fix_ranking import focus_lines, order_candidates, rank_changes
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.finding import Finding
 from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
