@@ -63,12 +63,13 @@ class _Statement:
     is_loop: bool
 
 
-def slice_backward(code: Mapping[str, str], failing: Sequence[tuple[str, int]]) -> Slice:
+def slice_backward(code: Mapping[str, str], failing: Sequence[tuple[str, int]], is_of_data: bool = False) -> Slice:
     """Returns what reaches the failing lines of some files.
 
     Args:
         code: File -> its text. One that is no valid Python is left out.
         failing: File and number of the failing line, then those of its callers.
+        is_of_data: Whether classes with a method `forward`, the models, are left out.
     """
     program = _Program(code)
     found: dict[int, int] = {}
@@ -76,7 +77,7 @@ def slice_backward(code: Mapping[str, str], failing: Sequence[tuple[str, int]]) 
     heapify(waiting)
     while waiting:
         depth, number = heappop(waiting)
-        if number in found or depth > _MOST_DEPTH:
+        if number in found or depth > _MOST_DEPTH or (is_of_data and program.is_of_model(number)):
             continue
         found[number] = depth
         for source, steps in program.find_sources(number):
@@ -129,6 +130,10 @@ class _Program:
             if one.file == file and one.first <= line <= one.last
         ]
         return [number for _, number in sorted(spans)[:1]]
+
+    def is_of_model(self, number: int) -> bool:
+        """Whether a statement is in a class with a method `forward`."""
+        return f"{self.statements[number].scope.rpartition('.')[0]}.forward" in self._parameters
 
     def find_sources(self, number: int) -> Iterator[tuple[int, int]]:
         """Returns the statements whose values or conditions a statement uses, each with its steps: of a loop two."""

@@ -287,6 +287,8 @@ def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]
         return False
     old, now, known = (set(words_of(part)) for part in ("\n".join(removed), "\n".join(added), text))
     gone, new = old - now, now - old
+    if any(_names(line) and line in lines for line in removed):
+        return True
     if new and new <= known:
         return False
     alike = {normalise_source(line) for line in lines}

@@ -29,12 +29,14 @@ class Background:
         attempts: Differences between each earlier failed attempt and the failed run.
         before: What reaches the failing line in the run that failed.
         now: The same in the later run.
+        is_of_data: Whether the data were found to be wrong: what reaches the failing line is what reaches the model.
     """
 
     since_healthy: Sequence[Change] | None = None
     attempts: Sequence[Sequence[Change]] = ()
     before: Slice = field(default_factory=Slice)
     now: Slice = field(default_factory=Slice)
+    is_of_data: bool = False
 
     def judge(self, change: Change) -> int:
         """Returns what earlier runs say about a difference: one of the constants above."""
@@ -64,10 +66,6 @@ class Background:
         found = [side.find_line(change.what, line) for side, lines in sides for line in lines]
         return min((one for one in found if one is not None), default=None)
 
-    def has_slice(self) -> bool:
-        """Whether it is known what reaches the failing line."""
-        return bool(self.before.lines)
-
 
 def _is_taken_back(change: Change, attempt: Sequence[Change]) -> bool:
     """Whether a difference restores what an earlier failed attempt had."""
@@ -85,12 +83,15 @@ def _lines_of(change: Change, others: Sequence[Change]) -> tuple[set[str], set[s
     return {line for old, _ in parts for line in old}, {line for _, new in parts for line in new}
 
 
-def slice_failure(failed: Run, code: dict[str, str], now: dict[str, str]) -> tuple[Slice, Slice]:
+def slice_failure(
+    failed: Run, code: dict[str, str], now: dict[str, str], *, is_of_data: bool = False
+) -> tuple[Slice, Slice]:
     """Returns what reaches the failing lines of a run, in its code and in that of a later one.
 
     Args:
         code: Path -> text of the files of the run that failed.
         now: The same of the later run.
+        is_of_data: Whether the code of models is left out.
     """
     ended = sorted((e for e in failed.exceptions if e.ended_process), key=lambda e: e.t)[:1]
     frames = [(f.file, f.line) for e in ended for f in reversed(e.frames) if f.user]
@@ -102,11 +103,13 @@ def slice_failure(failed: Run, code: dict[str, str], now: dict[str, str]) -> tup
         rows = [(path, n, text) for path in code for n, text in enumerate(code[path].splitlines(), 1)]
         places = [(path, n) for call in _UPDATES for path, n, text in rows if call in text]
     later = [(path, n) for path, line in places for n in _find_again(code[path], line, now.get(path, ""))]
-    return slice_backward(code, places), slice_backward(now, later)
+    return slice_backward(code, places, is_of_data), slice_backward(now, later, is_of_data)
 
 
 def _find_again(text: str, line: int, other: str) -> list[int]:
-    """Returns the number of a line in another version of its file."""
-    rows = text.splitlines()
+    """Returns the number of a line in another version of its file, else that of the same call."""
+    rows, others = text.splitlines(), [row.strip() for row in other.splitlines()]
     wanted = rows[line - 1].strip() if 0 < line <= len(rows) else ""
-    return [n for n, row in enumerate(other.splitlines(), 1) if wanted and row.strip() == wanted][:1]
+    same = [n for n, row in enumerate(others, 1) if wanted and row == wanted]
+    start = wanted.partition("(")[0] + "("
+    return (same or [n for n, row in enumerate(others, 1) if wanted and row.startswith(start)])[:1]

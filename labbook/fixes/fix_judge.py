@@ -103,7 +103,7 @@ class FixJudge:
             ordered, count = order_candidates(drop_doubles(changes, failed), failed, cure, failed.symptoms, catalogue)
             listed = [change for change in ordered if self._say([change]) in seen.fix] or ordered[: count or 1]
             main = [change for change in listed if here is None or can_apply(change, here, finding)]
-            fitting = [change for change in main if change in fitting] or main[:1] or fitting
+            fitting = [change for change in main if change in fitting] or main[:1]
         return replace(seen, fits=bool(fitting), fix=self._describe(fitting, [*whole, *known], seen.fix))
 
     def _describe(self, fitting: Sequence[Change], known: Sequence[Change], fix: str) -> str:

@@ -27,7 +27,7 @@ from labbook.fixes.difference_names import (
     matches_cure,
     names_file,
 )
-from labbook.fixes.fix_background import HARMLESS, NEW_SINCE_HEALTHY, NO_CURE, Background
+from labbook.fixes.fix_background import HARMLESS, NEW_SINCE_HEALTHY, NO_CURE, UNKNOWN, Background
 from labbook.model.confirmed_fix import changed_lines, line_counts
 from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
@@ -49,11 +49,13 @@ _DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
 _MANY_LINES = 6
 """Changed lines of which no line stands for all. Source: chosen by us."""
 
-_FAR = 99
+_FAR, _UNSEEN = 99, 5
+"""Steps of what does not reach the failing line, and of what may reach it unseen."""
+
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
-_LENGTH = re.compile(r"epoch|(?<![a-z])(?:steps?|iters?|log|save|eval)(?![a-z])")
+_LENGTH = re.compile(r"epoch|episode|(?<![a-z])(?:steps?|iters?|log|save|eval)(?![a-z])")
 """Names of options that set how long a run is and what it prints: their numbers are in many messages by chance."""
 
 _WORDS = re.compile(r"[A-Za-z_]\w+|[-+*/|&]=")
@@ -87,15 +89,16 @@ def order_candidates(
     ordered = sorted(by_distance, key=lambda pair: (pair[0], *evidence.order(pair[1])))
     # Where the failure names something, or its line was changed, code elsewhere is only counted.
     nearest = ordered[0][0] if ordered else 0
-    farthest = 2 if nearest > 0 else nearest + 1
+    farthest = nearest + 1 if nearest <= 0 else nearest if evidence.is_sliced else 2
     if nearest > 2:
         return tuple(change for _, change in ordered), int(len(ordered) == 1)
     is_new = bool(ordered) and evidence.is_new(ordered[0][1])
     touching = [
         change for level, change in ordered if level <= farthest and not (is_new and evidence.is_harmless(change))
     ]
-    if nearest == 2 and evidence.steps(touching[0]) < _FAR:
-        touching = [change for change in touching if evidence.steps(change) <= evidence.steps(touching[0]) + 1]
+    if nearest == 2 and evidence.is_sliced:
+        first = touching[0]
+        touching = [one for one in touching if evidence.is_as_near(one, first)]
     return tuple(change for _, change in ordered), len(touching)
 
 
@@ -135,23 +138,23 @@ class _Evidence:
         self._earlier = {id(change): background.judge(change) for change in changes}  # a difference has no hash
         self._reaching = {id(one): steps for one in changes if (steps := self._count_steps(one)) is not None}
         # What failed is known to depend on some differences and not on the others.
-        self._is_sliced = bool(self._ended and self._reaching)
-        near = {self._earlier[id(change)] for change in changes if self._distance_in_code(change) <= 2}
-        self._is_some_other = bool(near - {HARMLESS, NO_CURE})
-        is_some_new = NEW_SINCE_HEALTHY in self._earlier.values()
-        self._is_some_new = NEW_SINCE_HEALTHY in near or (is_some_new and not self._is_some_other)
+        self.is_sliced = bool(self._reaching) and (bool(self._ended) or background.is_of_data)
+        is_some_near = any(self._distance_by_names(one) <= 2 and not self.is_harmless(one) for one in changes)
+        self._is_some_new, self._is_some_other = NEW_SINCE_HEALTHY in self._earlier.values(), is_some_near
 
     def distance(self, change: Change) -> int:
         """Returns how far a difference is from a failure: up to 1 what it names, 2 what reaches it, 4 the rest."""
-        distance, earlier = self._distance_in_code(change), self._earlier[id(change)]
-        if earlier == NO_CURE:
+        distance = self._distance_by_names(change)
+        if self._earlier[id(change)] == NO_CURE:
             return max(distance, 4)
         if distance < 2 or distance > 4:
             return distance
-        if earlier == NEW_SINCE_HEALTHY and not (self._is_sliced and self._is_some_other):
+        if self.is_sliced and change.kind in ("code", *VALUED):
+            return 2 if self.steps(change) < _FAR else 3
+        if self.is_new(change):
             return 2
         is_beside = self._is_some_new or (self._is_some_other and change.kind != "code")
-        return max(distance, 3) if earlier == HARMLESS and is_beside else distance
+        return max(distance, 3) if self.is_harmless(change) and is_beside else distance
 
     def is_harmless(self, change: Change) -> bool:
         """Whether a healthy run before had what was changed."""
@@ -161,11 +164,25 @@ class _Evidence:
         """Whether what was changed came since the last healthy run."""
         return self._earlier[id(change)] == NEW_SINCE_HEALTHY
 
-    def _distance_in_code(self, change: Change) -> int:
-        distance = self._distance_by_names(change)
-        if not self._is_sliced or distance not in (2, 3, 4) or change.kind not in ("code", *VALUED):
-            return distance
-        return 2 if id(change) in self._reaching or (change.kind != "code" and self._is_listed(change)) else 3
+    def steps(self, change: Change) -> int:
+        """Returns the steps from a difference to the failing line, more for what did no harm before.
+
+        Source: chosen by us. A value that did no harm is some steps farther; code, which may have to follow other
+        changes, three. What came since the last healthy run, or is on the page of the symptom, may reach the line in a
+        way that no name shows.
+        """
+        is_listed = change.kind != "code" and self._is_listed(change)
+        steps = self._reaching.get(id(change), _UNSEEN if self.is_new(change) or is_listed else _FAR)
+        harmless = 3 if change.kind == "code" else 5
+        return steps + {HARMLESS: harmless, UNKNOWN: 1}.get(self._earlier[id(change)], 0) - 3 * is_listed
+
+    def is_as_near(self, change: Change, first: Change) -> bool:
+        """Whether a difference is about as near to the failing line as the likeliest one."""
+        if change.kind == "code" or not self._has_number(first, self._named):
+            return self.steps(change) <= self.steps(first) + 1 or (
+                self._is_listed(change) and not self.is_harmless(change)
+            )
+        return self._has_number(change, self._named)
 
     def _count_steps(self, change: Change) -> int | None:
         names = [name for raw in (change.what, *list_raw_keys(change)) for name in (raw, raw.lstrip("-"))]
@@ -200,19 +217,13 @@ class _Evidence:
         old, new = (_find_words("\n".join(part)) for part in parts)
         # What was exchanged says more than what is on both sides.
         shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
-        is_far = self._distance_in_code(change) >= 2
-        earlier = self._earlier[id(change)] if is_far else 0
-        near = (
-            (not self._is_listed(change), earlier, self.steps(change)) if is_far and self._is_sliced else (False, 0, 0)
-        )
         # A check says many numbers: there the page comes first.
         is_number_said = has_number and bool(self._ended)
         by_page = _page_order(change, self._patterns), not has_number
-        return earlier != NEW_SINCE_HEALTHY, not is_number_said, *near, earlier, *by_page, *shared
-
-    def steps(self, change: Change) -> int:
-        """Returns the steps from a difference to the failing line; of one that does not reach it, many."""
-        return self._reaching.get(id(change), _FAR)
+        if self.is_sliced and self._distance_by_names(change) >= 2:
+            steps = (self.steps(change),)
+            return not is_number_said, *(steps + by_page if self._ended else by_page + steps), *shared
+        return not self.is_new(change), not is_number_said, *by_page, self.is_harmless(change), *shared
 
     def _has_number(self, change: Change, numbers: Collection[str]) -> bool:
         is_length = any(map(_LENGTH.search, list_names(change)))

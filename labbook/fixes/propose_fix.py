@@ -19,6 +19,7 @@ from labbook.store.text.entry_text import read_text, set_block, to_bytes
 
 if TYPE_CHECKING:
     from labbook.fixes.fix_background import Background
+    from labbook.model.symptom import Symptom
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
 
@@ -148,8 +149,12 @@ def _read_code(notebook: Notebook, run: Run) -> dict[str, str]:
     return read_code(run.facts("code"), notebook.paths.attachments(run.id), list(files)[:_MOST_FILES])
 
 
-def _read_background(notebook: Notebook, failed: Run, now: Run) -> Background:
-    """Returns what earlier runs and the code say about the differences between a failed run and a later one."""
+def _read_background(notebook: Notebook, failed: Run, now: Run, page: Symptom | None = None) -> Background:
+    """Returns what earlier runs and the code say about the differences between a failed run and a later one.
+
+    Args:
+        page: That of the first symptom that is gone.
+    """
     from labbook.fixes.fix_background import Background, slice_failure
     from labbook.fixes.fix_candidates import is_same_place, split_changes
     from labbook.report.run_data import load_run
@@ -169,8 +174,10 @@ def _read_background(notebook: Notebook, failed: Run, now: Run) -> Background:
         if run is not None and is_same_place(run, failed):
             attempts.append(split_changes(list_differences(notebook, run, failed)))
         name = str(meta.get("previous") or "")
-    slices = slice_failure(failed, _read_code(notebook, failed), _read_code(notebook, now))
-    return Background(since, attempts, *slices)
+    # A page says that data are wrong by listing them first.
+    is_of_data = page is not None and page.cured_by[:1] == ("input",) and failed.status == "finished"
+    codes = [_read_code(notebook, run) for run in (failed, now)]
+    return Background(since, attempts, *slice_failure(failed, *codes, is_of_data=is_of_data), is_of_data)
 
 
 def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposal) -> Proposal:
@@ -185,7 +192,8 @@ def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposa
     differences += [change for change in find_new_inputs(failed, now) if change.what not in listed]
     changes = keep_used(drop_doubles(differences, failed), failed, now)
     candidates = drop_doubles(split_changes(changes), failed)
-    background = _read_background(notebook, failed, now) if len(candidates) > 1 else None
+    page = known.get(next(iter(proposal.symptoms), ""))
+    background = _read_background(notebook, failed, now, page) if len(candidates) > 1 else None
     pieces, touching = order_candidates(candidates, failed, now, proposal.symptoms, known, background)
     shown, lines = focus_lines(pieces[:touching], failed)
     more = lines + sum(map(count_changes, pieces[touching:]))
