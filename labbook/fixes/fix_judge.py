@@ -102,7 +102,11 @@ class FixJudge:
             # What most likely cured the run is the cure of all that was found in it, as long as it is still to be made.
             ordered, count = order_candidates(drop_doubles(changes, failed), failed, cure, failed.symptoms, catalogue)
             listed = [change for change in ordered if self._say([change]) in seen.fix] or ordered[: count or 1]
-            main = [change for change in listed if here is None or can_apply(change, here, finding)]
+            # A variable that the program reads as an option is listed as both.
+            alike = {
+                self._say([change]): change for change in listed if here is None or can_apply(change, here, finding)
+            }
+            main = list(alike.values())
             fitting = [change for change in main if change in fitting] or main[:1]
         return replace(seen, fits=bool(fitting), fix=self._describe(fitting, [*whole, *known], seen.fix))
 
