@@ -67,6 +67,21 @@ def diff_code(
     return diffs
 
 
+def read_code(facts: Mapping[str, Any], folder: Path, files: Sequence[str]) -> dict[str, str]:
+    """Returns the text of Python files as they were in a run, by their path below the top folder of the code.
+
+    Args:
+        facts: Facts of the code at the run.
+        folder: Attachments of its entry.
+        files: Paths of files, absolute or below the top folder; those elsewhere are left out.
+    """
+    side, code = _Side(facts, _sections(folder)), _repository(facts)
+    top = str(facts.get("top") or "").rstrip("/\\").replace("\\", "/") + "/"
+    paths = [name.replace("\\", "/").removeprefix(top) for name in files if name.endswith(".py")]
+    texts = {path: _content(side, path, code) for path in paths if not path.startswith(("/", "~"))}
+    return {path: text for path, text in texts.items() if text}
+
+
 def written_code(path: str, content: str) -> str:
     """Returns the code of a file as its author wrote it: of a Jupyter notebook, that of its cells."""
     if not path.endswith(".ipynb"):

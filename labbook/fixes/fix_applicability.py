@@ -19,7 +19,7 @@ from pathlib import Path
 from labbook.compare.code_diff import written_code
 from labbook.compare.run_settings import captured_facts, collect_arguments, environment_variables, format_value
 from labbook.diagnosis.fingerprint import normalise_message, normalise_source
-from labbook.fixes.fix_ranking import HISTORY, is_named, list_names, matches_cure, normalize_name
+from labbook.fixes.difference_names import HISTORY, is_named, list_names, matches_cure, normalize_name
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.finding import Finding
@@ -287,6 +287,8 @@ def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]
         return False
     old, now, known = (set(words_of(part)) for part in ("\n".join(removed), "\n".join(added), text))
     gone, new = old - now, now - old
+    if any(_names(line) and line in lines for line in removed):
+        return True
     if new and new <= known:
         return False
     alike = {normalise_source(line) for line in lines}

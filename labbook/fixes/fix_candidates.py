@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import pairwise
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
-from labbook.fixes.fix_ranking import HISTORY, VALUED, is_named, list_messages, names_file, normalize_name
+from labbook.fixes.difference_names import HISTORY, VALUED, is_named, list_messages, names_file, normalize_name
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
@@ -28,18 +28,24 @@ _ALIKE = 0.5
 _HELP = frozenset({"-h", "--help", "--version", "-V", "--dry-run", "--dry_run"})
 
 
-def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def find_cured(
+    failed: Run, now: Run, *, is_after_loop: Callable[[], bool] = lambda: False
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Returns symptoms and fingerprints of the first run that the later run no longer shows.
 
+    Args:
+        is_after_loop: Whether the first run failed behind its loops, where the number of steps says nothing.
+
     Returns:
-        Symptoms and fingerprints. Both are empty if the later run is no cure: it did not finish, only printed its help,
-        did not get past the point of the failure, or a check failed in it. A symptom whose check was not made in the
-        later run is left out.
+        Symptoms and fingerprints; of a failed run without any, none. `None` if the later run is no cure: it did not
+        finish, only printed its help, did not get past the point of the failure, or a check failed in it. A symptom
+        whose check was not made in the later run is left out.
     """
-    if not failed.symptoms and not failed.fingerprints and failed.status not in ("failed", "killed"):
-        return (), ()
-    if now.status != "finished" or _HELP & set(now.argv) or is_unhealthy(now) or not _passed_failing_point(failed, now):
-        return (), ()
+    ended_badly = failed.status in ("failed", "killed")
+    if now.status != "finished" or _HELP & set(now.argv) or is_unhealthy(now):
+        return None
+    if not _passed_failing_point(failed, now, is_after_loop):
+        return None
     checked = {check.id for check in failed.checks}
     passed = passed_checks(now)
     symptoms = tuple(
@@ -49,7 +55,20 @@ def find_cured(failed: Run, now: Run) -> tuple[tuple[str, ...], tuple[str, ...]]
         if name not in now.symptoms and (name not in checked or name in passed)
     )
     fingerprints = tuple(one for one in failed.fingerprints if one not in now.fingerprints)
-    return symptoms, fingerprints if symptoms or failed.status in ("failed", "killed") else ()
+    if not symptoms and not (ended_badly and (fingerprints or not (failed.symptoms or failed.fingerprints))):
+        return None
+    return symptoms, fingerprints
+
+
+def is_same_place(one: Run, other: Run) -> bool:
+    """Whether two runs failed with a symptom in common, or in the same call after as many steps."""
+    if {*one.symptoms, *one.fingerprints} & {*other.symptoms, *other.fingerprints}:
+        return True
+    places = [
+        [(f.file, f.source.partition("(")[0]) for e in run.exceptions if e.ended_process for f in e.frames if f.user]
+        for run in (one, other)
+    ]
+    return bool(places[0]) and places[0] == places[1] and one.steps >= other.steps
 
 
 def is_unhealthy(run: Run) -> bool:
@@ -62,7 +81,7 @@ def passed_checks(run: Run) -> set[str]:
     return {name for check in run.checks if check.verdict == "ok" for name in (check.id, *check.passed)}
 
 
-def _passed_failing_point(failed: Run, now: Run) -> bool:
+def _passed_failing_point(failed: Run, now: Run, is_after_loop: Callable[[], bool]) -> bool:
     """Whether the later run passed the point at which the first one failed; trials have entries with their steps."""
     trials = now.facts("trials").get("rows") or ()
     if trials:
@@ -71,7 +90,7 @@ def _passed_failing_point(failed: Run, now: Run) -> bool:
     at = max((e.step for e in failed.exceptions if e.step is not None), default=None)
     # As many steps and the end: the failure came behind the loop, unless the loop itself was made shorter.
     too_short = at is not None and (steps < at or (steps == at and _has_other_length(failed, now)))
-    if failed.status in ("failed", "killed") and at and too_short:
+    if failed.status in ("failed", "killed") and at and too_short and not is_after_loop():
         return False
     if failed.steps and not steps:
         return False
@@ -150,7 +169,8 @@ def split_changes(changes: Iterable[Change]) -> list[Change]:
     for change in changes:
         removed, added = changed_lines(change.detail)
         is_split = change.kind in ("code", "config") and "\n@@ " in change.detail and not {*removed} & {*added}
-        pieces += [_make_piece(change, part) for part in _find_places(change.detail)] if is_split else [change]
+        parts = [_make_piece(change, part) for part in _find_places(change.detail)] if is_split else [change]
+        pieces += [part for part in parts if not is_split or any(changed_lines(part.detail))]
     return pieces
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from labbook.fixes.difference_names import map_modules
 from labbook.fixes.fix_applicability import (
     can_apply,
     diff_changes,
@@ -18,7 +19,7 @@ from labbook.fixes.fix_applicability import (
     touches_failure,
 )
 from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, split_changes
-from labbook.fixes.fix_ranking import map_modules, order_candidates
+from labbook.fixes.fix_ranking import order_candidates
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.message import message
@@ -42,6 +43,7 @@ class FixJudge:
         self._notebook = notebook
         self._now = now
         self._here = read_circumstances(now) if now is not None else None
+        self._sentences = Sentences(notebook.config.language_in_use(), notebook.paths.templates)
 
     def judge(self, finding: Finding, seen: Sequence[EarlierRun]) -> tuple[EarlierRun, ...]:
         """Returns the earlier runs with `fits` set for those whose fix is one for this failure."""
@@ -98,20 +100,27 @@ class FixJudge:
         fitting = [change for change in fitting if here is None or can_apply(change, here, finding)]
         if fitting and cure is not None:
             # What most likely cured the run is the cure of all that was found in it, as long as it is still to be made.
-            ordered, _ = order_candidates(drop_doubles(changes, failed), failed, cure, failed.symptoms, catalogue)
-            main = [change for change in ordered[:1] if here is None or can_apply(change, here, finding)]
-            fitting = fitting if not main or main[0] in fitting else main
+            ordered, count = order_candidates(drop_doubles(changes, failed), failed, cure, failed.symptoms, catalogue)
+            listed = [change for change in ordered if self._say([change]) in seen.fix] or ordered[: count or 1]
+            # A variable that the program reads as an option is listed as both.
+            alike = {
+                self._say([change]): change for change in listed if here is None or can_apply(change, here, finding)
+            }
+            main = list(alike.values())
+            fitting = [change for change in main if change in fitting] or main[:1]
         return replace(seen, fits=bool(fitting), fix=self._describe(fitting, [*whole, *known], seen.fix))
 
     def _describe(self, fitting: Sequence[Change], known: Sequence[Change], fix: str) -> str:
         """Returns the differences that fit, where a fix is nothing but a list of differences; else the fix as it is."""
-        say = Sentences(self._notebook.config.language_in_use(), self._notebook.paths.templates)
         rest = fix
         for change in known:
-            rest = rest.replace(say(describe_changes([change])), "")
+            rest = rest.replace(self._say([change]), "")
         for count in re.findall(r"\d+", rest):
-            rest = rest.replace(say(message("capture.change.more", count=int(count))), "")
-        return say(describe_changes(fitting)) if fitting and not rest.strip(" ;；") else fix
+            rest = rest.replace(self._sentences(message("capture.change.more", count=int(count))), "")
+        return self._say(fitting) if fitting and not rest.strip(" ;；") else fix
+
+    def _say(self, changes: Sequence[Change]) -> str:
+        return self._sentences(describe_changes(changes))
 
     def _list_changes(self, failed: Run, cure: Run) -> list[Change]:
         """Returns the differences that may have cured the earlier run."""

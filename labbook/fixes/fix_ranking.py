@@ -12,21 +12,28 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
 
+from labbook.fixes.difference_names import (
+    HISTORY,
+    OPTIONS,
+    VALUED,
+    is_named,
+    list_failing_files,
+    list_failing_lines,
+    list_messages,
+    list_names,
+    list_raw_keys,
+    map_modules,
+    matches_cure,
+    names_file,
+)
+from labbook.fixes.fix_background import HARMLESS, NEW_SINCE_HEALTHY, NO_CURE, UNKNOWN, Background
 from labbook.model.confirmed_fix import changed_lines, line_counts
 from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
 
-_OPTIONS = ("argument", "config")
-VALUED = (*_OPTIONS, "environment")
-
 _KINDS = ("argument", "config", "code", "input", "package", "environment", "hardware", "command")
 """Kinds of changes, in the order in which people usually change them."""
-
-HISTORY = frozenset({"commit", "branch", "repository"})
-"""Changes of kind "code" that only say that something was committed."""
 
 NO_CODE = frozenset({".gitignore", ".gitkeep", ".gitattributes", "labbook.toml", "mkdocs.yml"})
 
@@ -42,14 +49,14 @@ _DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
 _MANY_LINES = 6
 """Changed lines of which no line stands for all. Source: chosen by us."""
 
+_FAR, _UNSEEN = 99, 5
+"""Steps of what does not reach the failing line, and of what may reach it unseen."""
+
 _ALIKE = 0.5
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 
-_LENGTH = re.compile(r"epoch|(?<![a-z])(?:steps?|iters?|log|save|eval)(?![a-z])")
+_LENGTH = re.compile(r"epoch|episode|(?<![a-z])(?:steps?|iters?|log|save|eval)(?![a-z])")
 """Names of options that set how long a run is and what it prints: their numbers are in many messages by chance."""
-
-_USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": "weight_decay", "nw": "num_workers"}
-"""Names of options -> the names that the pages of symptoms use."""
 
 _WORDS = re.compile(r"[A-Za-z_]\w+|[-+*/|&]=")
 _LIBRARY = re.compile(r"\b(?:torch|paddle|numpy|np|nn)(?:\.\w+)*\b")
@@ -59,22 +66,40 @@ _QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
 
 def order_candidates(
-    changes: Iterable[Change], failed: Run, now: Run, symptoms: Sequence[str], catalogue: Mapping[str, Symptom]
+    changes: Iterable[Change],
+    failed: Run,
+    now: Run,
+    symptoms: Sequence[str],
+    catalogue: Mapping[str, Symptom],
+    background: Background | None = None,
 ) -> tuple[tuple[Change, ...], int]:
     """Returns the differences that may be the fix, likeliest first, and the number of those that touch the failure.
 
-    A difference touches the failure if the failure names it, or the failing line does, if the page of the symptom lists
-    it, or if it is in code, data, or an option of a run without an exception. Beside one that is named, code elsewhere
-    is only counted. Where none does, the options do, else the packages that a run loaded, else all.
+    A difference touches the failure if the failure names it, or the failing line does, if its value reaches that line,
+    if it came since the last healthy run, if the page of the symptom lists it, or if it is in data, or an option of a
+    run without an exception. Beside one that is named, code elsewhere is only counted. Where none does, the number is
+    0: which one cured the run is not known.
+
+    Args:
+        background: Earlier runs and the code; `None` where they are not known.
     """
     ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
-    evidence = _Evidence(failed, now, symptoms, catalogue, ranked)
+    evidence = _Evidence(failed, now, symptoms, catalogue, ranked, background or Background())
     by_distance = [(evidence.distance(change), change) for change in ranked]
     ordered = sorted(by_distance, key=lambda pair: (pair[0], *evidence.order(pair[1])))
     # Where the failure names something, or its line was changed, code elsewhere is only counted.
     nearest = ordered[0][0] if ordered else 0
-    farthest = max(2, nearest) if nearest > 0 else nearest + 1
-    return tuple(change for _, change in ordered), sum(level <= farthest for level, _ in ordered)
+    farthest = nearest + 1 if nearest <= 0 else nearest if evidence.is_sliced else 2
+    if nearest > 2:
+        return tuple(change for _, change in ordered), int(len(ordered) == 1)
+    is_new = bool(ordered) and evidence.is_new(ordered[0][1])
+    touching = [
+        change for level, change in ordered if level <= farthest and not (is_new and evidence.is_harmless(change))
+    ]
+    if nearest == 2 and evidence.is_sliced:
+        first = touching[0]
+        touching = [one for one in touching if evidence.is_as_near(one, first)]
+    return tuple(change for _, change in ordered), len(touching)
 
 
 class _Evidence:
@@ -87,9 +112,10 @@ class _Evidence:
         symptoms: Sequence[str],
         catalogue: Mapping[str, Symptom],
         changes: Sequence[Change],
+        background: Background,
     ) -> None:
         self._ended = [raised for raised in failed.exceptions if raised.ended_process]
-        self._messages, self._lines = list_messages(failed), _list_failing_lines(failed)
+        self._messages, self._lines = list_messages(failed), list_failing_lines(failed)
         is_import = any("Import" in raised.type or "Module" in raised.type for raised in self._ended)
         self._of_packages = self._messages if is_import else [_DOTTED.sub(" ", text) for text in self._messages]
         observed = [text for finding in failed.findings for text in finding.evidence]
@@ -108,9 +134,62 @@ class _Evidence:
         self._taken_out = {change.before for change in removed if is_named(change, self._messages)}
         self._files = {use.path for run in (failed, now) for use in run.files if use.mode == "read"}
         self._is_some_likely = any(map(self._is_likely, changes))
+        self._background = background
+        self._earlier = {id(change): background.judge(change) for change in changes}  # a difference has no hash
+        self._reaching = {id(one): steps for one in changes if (steps := self._count_steps(one)) is not None}
+        # What failed is known to depend on some differences and not on the others.
+        self.is_sliced = bool(self._reaching) and (bool(self._ended) or background.is_of_data)
+        is_some_near = any(self._distance_by_names(one) <= 2 and not self.is_harmless(one) for one in changes)
+        self._is_some_new, self._is_some_other = NEW_SINCE_HEALTHY in self._earlier.values(), is_some_near
 
     def distance(self, change: Change) -> int:
-        """Returns how far a difference is from a failure: up to 1 what it names, 2 what its page lists, 4 the rest."""
+        """Returns how far a difference is from a failure: up to 1 what it names, 2 what reaches it, 4 the rest."""
+        distance = self._distance_by_names(change)
+        if self._earlier[id(change)] == NO_CURE:
+            return max(distance, 4)
+        if distance < 2 or distance > 4:
+            return distance
+        if self.is_sliced and change.kind in ("code", *VALUED):
+            return 2 if self.steps(change) < _FAR else 3
+        if self.is_new(change):
+            return 2
+        is_beside = self._is_some_new or (self._is_some_other and change.kind != "code")
+        return max(distance, 3) if self.is_harmless(change) and is_beside else distance
+
+    def is_harmless(self, change: Change) -> bool:
+        """Whether a healthy run before had what was changed."""
+        return self._earlier[id(change)] == HARMLESS
+
+    def is_new(self, change: Change) -> bool:
+        """Whether what was changed came since the last healthy run."""
+        return self._earlier[id(change)] == NEW_SINCE_HEALTHY
+
+    def steps(self, change: Change) -> int:
+        """Returns the steps from a difference to the failing line, more for what did no harm before.
+
+        Source: chosen by us. A value that did no harm is some steps farther; code, which may have to follow other
+        changes, three. What came since the last healthy run, or is on the page of the symptom, may reach the line in a
+        way that no name shows.
+        """
+        is_listed = change.kind != "code" and self._is_listed(change)
+        steps = self._reaching.get(id(change), _UNSEEN if self.is_new(change) or is_listed else _FAR)
+        harmless = 3 if change.kind == "code" else 5
+        return steps + {HARMLESS: harmless, UNKNOWN: 1}.get(self._earlier[id(change)], 0) - 3 * is_listed
+
+    def is_as_near(self, change: Change, first: Change) -> bool:
+        """Whether a difference is about as near to the failing line as the likeliest one."""
+        if change.kind == "code" or not self._has_number(first, self._named):
+            return self.steps(change) <= self.steps(first) + 1 or (
+                self._is_listed(change) and not self.is_harmless(change)
+            )
+        return self._has_number(change, self._named)
+
+    def _count_steps(self, change: Change) -> int | None:
+        names = [name for raw in (change.what, *list_raw_keys(change)) for name in (raw, raw.lstrip("-"))]
+        names += [name.replace("-", "_") for name in names] + [name.rpartition(".")[2] for name in names]
+        return self._background.count_steps(change, names)
+
+    def _distance_by_names(self, change: Change) -> int:
         if change.kind == "code":
             return _code_distance(change, self._lines, self._quoted, self._messages)
         as_named = [change, *(replace(change, what=name) for name in self._modules.get(change.what, ()))]
@@ -131,7 +210,7 @@ class _Evidence:
             return 2
         return 4 if change.kind == "package" and change.what.split(" ")[0] not in self._loaded else 3
 
-    def order(self, change: Change) -> tuple[bool, int, bool, int, int]:
+    def order(self, change: Change) -> tuple[int, ...]:
         """Returns the order of differences that are equally far from the failure."""
         has_number = self._has_number(change, self._named)
         parts = changed_lines(change.detail) if change.kind == "code" else ([], [])
@@ -139,11 +218,16 @@ class _Evidence:
         # What was exchanged says more than what is on both sides.
         shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
         # A check says many numbers: there the page comes first.
-        return not (has_number and self._ended), _page_order(change, self._patterns), not has_number, *shared
+        is_number_said = has_number and bool(self._ended)
+        by_page = _page_order(change, self._patterns), not has_number
+        if self.is_sliced and self._distance_by_names(change) >= 2:
+            steps = (self.steps(change),)
+            return not is_number_said, *(steps + by_page if self._ended else by_page + steps), *shared
+        return not self.is_new(change), not is_number_said, *by_page, self.is_harmless(change), *shared
 
     def _has_number(self, change: Change, numbers: Collection[str]) -> bool:
         is_length = any(map(_LENGTH.search, list_names(change)))
-        return change.kind in _OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
+        return change.kind in OPTIONS and not is_length and not {change.before, change.now}.isdisjoint(numbers)
 
     def _is_listed(self, change: Change) -> bool:
         """Whether a page lists a difference by its name."""
@@ -203,10 +287,10 @@ def _code_distance(change: Change, lines: Sequence[str], quoted: set[str], messa
     names = set(_WORDS.findall(old)) ^ set(_WORDS.findall(new))
     if not failing.isdisjoint(removed) or any(text in old and text not in new for text in quoted):
         return 0
-    if names & quoted or is_named(change, messages):
-        return 0
     if _only_prints(change):
         return 5
+    if names & quoted or is_named(change, messages):
+        return 0
     around = {line[1:].strip() for line in change.detail.splitlines() if line[:1] == " "}
     return 1 if not removed and not failing.isdisjoint(around) else 2
 
@@ -216,7 +300,7 @@ def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, .
 
     It is the line with most of the failure's words, else the first of a few, with the one that replaced it.
     """
-    said = _find_words("\n".join((*list_messages(failed), *_list_failing_lines(failed))))
+    said = _find_words("\n".join((*list_messages(failed), *list_failing_lines(failed))))
     focused, rest = [], 0
     for change in changes:
         change, prints = _without_prints(change)
@@ -233,105 +317,6 @@ def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, .
         focused.append(replace(change, detail="\n".join(["", "@@ @@", *lines])))
         rest += max(len(removed), len(added)) - 1
     return tuple(focused), rest
-
-
-def matches_cure(change: Change, pattern: str) -> bool:
-    """Whether a difference matches a `cured_by` pattern: "option:*size*", "package:torch", "code".
-
-    Args:
-        pattern: A kind, or a kind and a name with `*` and `?`; "option" is an argument or a line of a configuration.
-    """
-    kind, _, glob = pattern.partition(":")
-    if change.kind not in (_OPTIONS if kind.strip() == "option" else (kind.strip(),)):
-        return False
-    wanted = normalize_name(glob)
-    if not wanted:
-        return True
-    return any(fnmatchcase(name, wanted) for name in list_names(change))
-
-
-def list_names(change: Change) -> list[str]:
-    """Returns the names of a difference: the whole name, its last part, the keys of changed lines."""
-    name = normalize_name(change.what)
-    names = [name, name.rpartition(".")[2], name.rpartition("/")[2]]
-    if change.kind in ("config", "command"):
-        lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-        lines += [change.before, change.now]
-        names += [normalize_name(line.replace("=", ":").partition(":")[0].strip(" \"'{,")) for line in lines]
-    if change.kind == "argument" and change.what == "command":
-        names += [normalize_name(word.partition("=")[0]) for word in f"{change.before} {change.now}".split()]
-    return names + [_USUAL[word] for name in names for word in _USUAL if name == word or name.endswith("_" + word)]
-
-
-def is_named(change: Change, texts: Iterable[str]) -> bool:
-    """Whether one of some texts says the name of a difference: of an option, a package, a file or its module.
-
-    The value that an option had is as good as its name where it is a word: a path that was not found.
-    """
-    if change.kind == "input" or (change.kind == "config" and not change.detail):
-        return any(_names_path(text, change.what) for text in texts)
-    name = change.what.split(" ")[-1 if change.kind == "environment" else 0].lstrip("-")
-    names = {name, name.replace("-", "_"), name.replace("_", "-"), PurePosixPath(name).name}
-    names |= {PurePosixPath(name).stem} if change.kind == "code" else set()
-    names |= {name.rpartition(".")[2]} if change.kind == "argument" else set()
-    names |= {change.before} if change.kind in VALUED and re.search(r"[^\W\d_]{3}", change.before) else set()
-    names = {re.escape(one) for one in names if len(one) > 1 and one not in HISTORY}
-    either = "|".join(sorted(names))
-    # `--lr` and `cfg["lr"]`, and as an attribute `args.lr`, but not a part of `torch.utils.data.DataLoader`.
-    pattern = (
-        re.compile(rf"(?<![\w.-])-{{0,2}}(?:{either})(?![\w-])|(?<=[\w)\]]\.)(?:{either})(?![\w.(-])")
-        if names
-        else None
-    )
-    return pattern is not None and any(pattern.search(text) for text in texts)
-
-
-def names_file(change: Change, paths: Collection[str]) -> bool:
-    """Whether a value of an option or variable is the name of one of some files."""
-    values = {PurePosixPath(value).name for value in (change.before, change.now) if PurePosixPath(value).suffix}
-    return not values.isdisjoint(PurePosixPath(path).name for path in paths)
-
-
-def _names_path(text: str, path: str) -> bool:
-    """Whether a text has a path or the end of one, not the same name in another folder."""
-    file = PurePosixPath(path.replace("\\", "/"))
-    words = re.findall(rf"(?<![\w.-])[\w./\\~-]*{re.escape(file.name)}(?![\w-])", text) if file.name else []
-    ends = [[part for part in re.split(r"[/\\]", word) if part not in ("", ".", "..", "~")] for word in words]
-    own = [part for part in file.parts if part not in ("/", "..", "~")]
-    return any(end[-size:] == own[-size:] for end in ends for size in [min(len(end), len(own))])
-
-
-def normalize_name(name: str) -> str:
-    """Returns the name of an option without dashes, in lower case."""
-    return name.strip().lstrip("-").lower().replace("-", "_")
-
-
-def list_messages(failed: Run) -> list[str]:
-    """Returns the texts in which a failure says names: those of its exceptions and findings."""
-    texts = [f"{raised.type}: {raised.message}" for raised in failed.exceptions if raised.ended_process]
-    return texts + [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
-
-
-def list_failing_files(run: Run) -> tuple[str, ...]:
-    """Returns the user's files on the way to the failing line of a run, innermost first."""
-    ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
-    frames = [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
-    return tuple(dict.fromkeys(frame.file for frame in frames))
-
-
-def _list_failing_lines(failed: Run) -> list[str]:
-    """Returns the lines of the user's code at which a run failed."""
-    ended = [raised for raised in failed.exceptions if raised.ended_process]
-    lines = [line for raised in ended for line in [frame.source for frame in raised.frames if frame.user][-1:]]
-    return lines + [str(finding.where.get("source") or "") for finding in failed.findings]
-
-
-def map_modules(run: Run) -> dict[str, list[str]]:
-    """Returns package -> the modules of other names that a run imported from it: opencv-python -> cv2."""
-    found: dict[str, list[str]] = {}
-    for module, package in (run.facts("python").get("modules") or {}).items():
-        found.setdefault(str(package), []).append(str(module))
-    return found
 
 
 def _without_prints(change: Change) -> tuple[Change, int]:

@@ -18,11 +18,19 @@ from labbook.store.text import frontmatter
 from labbook.store.text.entry_text import read_text, set_block, to_bytes
 
 if TYPE_CHECKING:
+    from labbook.fixes.fix_background import Background
+    from labbook.model.symptom import Symptom
     from labbook.probe.redaction.redactor import Redactor
     from labbook.store.notebook import Notebook
 
 _LOOK_BACK = 20
 """Maximum interrupted runs in a row that are skipped to find the failure before them. Source: chosen by us."""
+
+_MOST_ATTEMPTS = 3
+"""Maximum earlier attempts that are compared with a failed run. Source: chosen by us."""
+
+_MOST_FILES = 12
+"""Maximum files of code that are read to find what reaches the failing line. Source: chosen by us."""
 
 _PRECEDING_BLOCKS = ("title", "diagnosis", "exception")
 """Blocks that precede the section of a fix."""
@@ -110,10 +118,66 @@ def find_cured_failure(notebook: Notebook, failed_id: str, now: Run) -> Proposal
     failed = load_run(notebook.paths, failed_id)
     if failed is None or _is_withheld(notebook.paths, failed_id):
         return None
-    symptoms, fingerprints = find_cured(failed, now)
-    if not symptoms and not fingerprints:
+    cured = find_cured(failed, now, is_after_loop=lambda: _failed_after_loop(notebook, failed))
+    if cured is None:
         return None
+    symptoms, fingerprints = cured
     return list_candidates(notebook, failed, now, Proposal(failed.id, now.id, symptoms, fingerprints))
+
+
+def _failed_after_loop(notebook: Notebook, failed: Run) -> bool:
+    """Whether a run failed in code that is in no loop: whoever ends has come past it, in however few steps."""
+    from labbook.fixes.backward_slice import is_in_loop
+
+    ended = next((raised for raised in failed.exceptions if raised.ended_process), None)
+    frames = list(ended.frames) if ended is not None else []
+    while frames and not frames[-1].user:
+        frames.pop()
+    if not frames or not all(frame.user for frame in frames):
+        return False
+    code = _read_code(notebook, failed)
+    texts = [text for frame in frames for path, text in code.items() if f"/{frame.file}".endswith(f"/{path}")]
+    lines = [frame.line for frame in frames]
+    return len(texts) == len(lines) and not any(map(is_in_loop, texts, lines))
+
+
+def _read_code(notebook: Notebook, run: Run) -> dict[str, str]:
+    """Returns the text of the Python files that a run used, by path."""
+    from labbook.compare.code_diff import read_code
+
+    files = dict.fromkeys([*run.sources, *(f.file for e in run.exceptions for f in e.frames if f.user)])
+    return read_code(run.facts("code"), notebook.paths.attachments(run.id), list(files)[:_MOST_FILES])
+
+
+def _read_background(notebook: Notebook, failed: Run, now: Run, page: Symptom | None = None) -> Background:
+    """Returns what earlier runs and the code say about the differences between a failed run and a later one.
+
+    Args:
+        page: That of the first symptom that is gone.
+    """
+    from labbook.fixes.fix_background import Background, slice_failure
+    from labbook.fixes.fix_candidates import is_same_place, split_changes
+    from labbook.report.run_data import load_run
+
+    attempts: list[list[Change]] = []
+    since: list[Change] | None = None
+    name = failed.previous
+    for _ in range(_LOOK_BACK):
+        meta = read_front_matter(notebook.paths, name)
+        if meta is None or len(attempts) == _MOST_ATTEMPTS:
+            break
+        is_bad = meta.get("status") in ("failed", "killed") or meta.get("verdict") in ("failed", "unhealthy")
+        run = load_run(notebook.paths, name) if is_bad or meta.get("status") == "finished" else None
+        if run is not None and not is_bad:
+            since = split_changes(list_differences(notebook, run, failed))
+            break
+        if run is not None and is_same_place(run, failed):
+            attempts.append(split_changes(list_differences(notebook, run, failed)))
+        name = str(meta.get("previous") or "")
+    # A page says that data are wrong by listing them first.
+    is_of_data = page is not None and page.cured_by[:1] == ("input",) and failed.status == "finished"
+    codes = [_read_code(notebook, run) for run in (failed, now)]
+    return Background(since, attempts, *slice_failure(failed, *codes, is_of_data=is_of_data), is_of_data)
 
 
 def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposal) -> Proposal:
@@ -128,7 +192,9 @@ def list_candidates(notebook: Notebook, failed: Run, now: Run, proposal: Proposa
     differences += [change for change in find_new_inputs(failed, now) if change.what not in listed]
     changes = keep_used(drop_doubles(differences, failed), failed, now)
     candidates = drop_doubles(split_changes(changes), failed)
-    pieces, touching = order_candidates(candidates, failed, now, proposal.symptoms, known)
+    page = known.get(next(iter(proposal.symptoms), ""))
+    background = _read_background(notebook, failed, now, page) if len(candidates) > 1 else None
+    pieces, touching = order_candidates(candidates, failed, now, proposal.symptoms, known, background)
     shown, lines = focus_lines(pieces[:touching], failed)
     more = lines + sum(map(count_changes, pieces[touching:]))
     files = dict.fromkeys(piece.what for piece in pieces if piece.kind == "code" and "\n@@ " in piece.detail)
@@ -145,7 +211,7 @@ def _is_withheld(paths: NotebookPaths, run_id: str) -> bool:
 def list_differences(notebook: Notebook, failed: Run, now: Run) -> list[Change]:
     """Returns the differences of two runs, those of code with their changed lines, redacted."""
     from labbook.compare.run_changes import compare_runs, mask_changes
-    from labbook.fixes.fix_ranking import HISTORY
+    from labbook.fixes.difference_names import HISTORY
     from labbook.model.run_json import run_to_json
     from labbook.store.recorder_redaction import make_redactor
 

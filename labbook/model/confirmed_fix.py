@@ -52,7 +52,8 @@ class Proposal:
         fingerprints: Fingerprints of the failures that are gone.
         changes: Differences between the two runs, likeliest fix first; of a file one for each place.
         confirmed: Whether a person confirmed that this was the fix.
-        shown: Those that may touch the failure, of changes of many lines the line that does.
+        shown: Those that may touch the failure, of changes of many lines the line that does; none if nothing shows
+            which one cured the run.
         more: Number of the others.
         diff: The changes of code between the two runs, or "".
     """
@@ -66,6 +67,10 @@ class Proposal:
     shown: tuple[Change, ...] = ()
     more: int = 0
     diff: str = ""
+
+    def is_evident(self) -> bool:
+        """Whether something shows which difference cured the run, or there is only one."""
+        return bool(self.shown) or len(self.changes) == 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def describe_changes(changes: Sequence[Change], most: int = 3, *, more: int = 0)
 
 def describe_proposal(proposal: Proposal) -> Message | str:
     """Summarize the differences of a proposal that may be the fix."""
-    return describe_changes(proposal.shown or proposal.changes, more=proposal.more)
+    return describe_changes(proposal.shown or proposal.changes, more=proposal.more if proposal.shown else 0)
 
 
 def count_changes(change: Change) -> int:

@@ -230,8 +230,7 @@ def test_of_a_fix_only_the_differences_are_shown_that_are_one_here(notes, text, 
     )
     put(notes, replace(CRASHED, findings=(crash,)))
     put(notes, run(CURED, previous=FAILED))
-    fix = confirm(notes.notebook, FAILED, text=text).fix
-    assert text or "train.py" in fix.text
+    confirm(notes.notebook, FAILED, text=text)
     now = run(LATER, "failed", width=32, findings=(crash,))
 
     (seen,) = find_earlier_runs(notes.notebook, [crash], now=now)["shape_mismatch"]

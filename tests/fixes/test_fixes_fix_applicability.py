@@ -328,3 +328,8 @@ def test_code_of_another_framework_is_no_fix(names, differ):
         for own in (("torch",), names)
     ]
     assert differ_in_framework(*runs) is differ
+
+
+def test_the_very_line_that_was_changed_is_to_be_changed_even_if_the_code_has_the_new_name_elsewhere():
+    change = Change("code", "a.py", "", "", "\n@@ @@\n-return torch.tensor(x)\n+return torch.tensor(x).float()")
+    assert can_apply(change, here(code="best = float(y)\n    return torch.tensor(x)\n"))

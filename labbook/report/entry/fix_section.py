@@ -45,6 +45,7 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
     """Returns the section for the entry of a run that is a possible or confirmed fix."""
     data = {
         "state": "cures" if proposal.confirmed else "proposed",
+        "is_evident": proposal.is_evident(),
         "text": "",
         "other": proposal.failed,
         "other_url": _url(notebook, proposal.by, proposal.failed),
@@ -59,9 +60,10 @@ def cures_markdown(notebook: Notebook, proposal: Proposal) -> str:
 def proposal_line(proposal: Proposal, language: str = "en") -> str:
     """Returns the proposal in one line for the terminal."""
     labels = words(language)["fix"]
+    line = labels["line" if proposal.is_evident() else "line_unknown"]
     changes = Sentences(language)(describe_proposal(proposal))
     # Not "last": the clock of this machine may be behind that of another one with the same notebook.
-    return shorten_middle(fill(labels["line"], run=proposal.failed, changes=changes, by=proposal.by), 300)
+    return shorten_middle(fill(line, run=proposal.failed, changes=changes, by=proposal.by), 300)
 
 
 def list_differences(changes: Sequence[Change], language: str = "en") -> list[str]:
