@@ -17,6 +17,9 @@ from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
+_USUAL = "all"
+"""The variant that is the usual definition."""
+
 _FEWEST = 3
 """Values that have to differ from the usual definition and from each other. Source: chosen by us."""
 
@@ -140,7 +143,7 @@ class _Comparison:
         self.is_share, self._is_count = quantity in _SHARES, quantity == "accuracy"
         self._tables = [row.get("values", {}).get(quantity, {}) for row in rows]
         self.is_known = all(self._tables)
-        self.right = [table.get("all", math.nan) for table in self._tables]
+        self.right = [table.get(_USUAL, math.nan) for table in self._tables]
         self._unit = next((10.0**-d for d in range(7) if all(abs(v - round(v, d)) < 1e-9 for v in values)), 0.0)
 
     def fits(self, expected: Sequence[float]) -> bool:
@@ -162,13 +165,13 @@ class _Comparison:
         variants = ((how, [table.get(how, math.nan) for table in self._tables], 0) for how in sorted(self._tables[0]))
         for how, wrong, divisor in (*variants, *self._carried(), *self._divided(lengths)):
             for scale in self._scales():
-                if how != "all" and self._fits(wrong, scale) and self._is_clear(wrong, scale):
+                if how != _USUAL and self._fits(wrong, scale) and self._is_clear(wrong, scale):
                     yield self, how, wrong, divisor
 
     def _carried(self) -> Iterator[tuple[str, list[float], int]]:
         """Yield sums and means over the passes so far of one loader from its first one on."""
         if [row.get("epoch") for row in self.rows] == [*range(len(self.rows))]:
-            for variant in ("all", "mean"):
+            for variant in (_USUAL, "mean"):
                 sums = [*accumulate(table.get(variant, math.nan) for table in self._tables)]
                 yield "carried", sums, 0
                 yield "carried_mean", [total / number for number, total in enumerate(sums, 1)], 0
