@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from labbook.health.evidence.computed_metrics import WrongDefinition, find_wrong_definition, is_plain_accuracy
 from labbook.health.evidence.held_out_metrics import (
     as_shares,
     is_below_guessing,
@@ -24,7 +25,7 @@ from labbook.health.evidence.training_kind import training_loss, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import Message, message
-from labbook.model.metric_kinds import SPLITS, metric_kind, name_words
+from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
@@ -32,14 +33,24 @@ from labbook.model.signals import Signals
 _CARRIED = 2
 _FEWEST = 5
 _NEAR, _EXACT = (0.3, 3.0), 0.05
+_ADVICE = {
+    **dict.fromkeys(("half", "zero"), "threshold_advice"),
+    **dict.fromkeys(("carried", "carried_mean"), "reset_advice"),
+    **dict.fromkeys(("squared", "root"), "root_advice"),
+    "crossed": "shape_advice",
+    "ignored": "ignored_advice",
+}
+"""Variant -> key of its advice, "whole_advice" for the others."""
+
 _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 
 
 @check("metric_of_wrong_values", family="loop-bug", tier=2)
 def metrics_are_of_their_batches(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a metric object went on collecting after it was read, pass after pass, or a validation loss is too small.
+    """Whether logged metrics are what the outputs and labels of their passes give, each pass by itself.
 
-    Source: paddle.metric.Metric.reset; at least two passes over the data began after a value had been read.
+    Source: paddle.metric.Metric.reset; at least two passes over the data began after a value had been read. Else chosen
+    by us: a metric that in at least 3 passes is not the usual one and fits, within rounding, a common mistake in each.
     """
     carried = signals.loop.get("metrics_carried", {})
     if carried.get("count", 0) >= _CARRIED:
@@ -48,7 +59,19 @@ def metrics_are_of_their_batches(run: Run, signals: Signals) -> Outcome | None:
         advice = message("health.metric_of_wrong_values.carried_advice")
         return Outcome("warn", observed, called_in_sentence(line), place_of(line), advice=advice)
     reason = missing_reason(run, signals, "evaluations")
-    return _compare_logged_loss(run, signals) if reason is None else unobserved(reason)
+    if reason is not None:
+        return unobserved(reason)
+    wrong = None if signals.trainings else find_wrong_definition(run, signals)
+    return _compare_logged_loss(run, signals) if wrong is None else _describe_wrong_definition(wrong)
+
+
+def _describe_wrong_definition(wrong: WrongDefinition) -> Outcome:
+    key, kind = "health.metric_of_wrong_values.", "share" if wrong.is_share else "number"
+    logged, right = (message(key + kind, value=value) for value in (wrong.logged, wrong.right))
+    how = message(key + "how_" + wrong.how, divisor=wrong.divisor)
+    facts = {"name": wrong.name, "how": how, "logged": logged, "right": right}
+    observed = message(key + "computed", passes=wrong.passes, samples=wrong.samples, **facts)
+    return Outcome("warn", observed, advice=message(key + _ADVICE.get(wrong.how, "whole_advice")))
 
 
 def _compare_logged_loss(run: Run, signals: Signals) -> Outcome | None:
@@ -89,7 +112,7 @@ def accuracy_fits_outputs(run: Run, signals: Signals) -> Outcome | None:
     0.0001. Of a regression whose loss has halved: exactly 0 in at least 3 reports. Of a single loss: exactly 1 in each
     report, where the probe counts less than 0.9 in each validation.
     """
-    names = [s for s in run.series if s.source != "probe" and _is_plain_accuracy(s.name) and len(s.values) >= 2]
+    names = [s for s in run.series if s.source != "probe" and is_plain_accuracy(s.name) and len(s.values) >= 2]
     in_eval = signals.loop.get("backward_in_eval", {}).get("count", 0)
     attacked = in_eval or any(e.get("asked") for e in signals.evaluations)
     if not names or signals.trainings or len(signals.models) > 1 or attacked:
@@ -151,10 +174,3 @@ def _compare_regression(run: Run, signals: Signals, name: str, values: Sequence[
     facts = {"name": name, "times": len(values), "function": losses[0].get("fn", ""), "first": first, "last": last}
     observed = message("health.accuracy_contradicts_loss.never_equal", **facts)
     return Outcome("warn", observed, advice=message("health.accuracy_contradicts_loss.never_equal_advice"))
-
-
-def _is_plain_accuracy(name: str) -> bool:
-    """Whether a metric is the share of right answers: not of top 5 or of whole sequences, and no mean over classes."""
-    kind, words = metric_kind(name), set(name_words(name))
-    known = {"acc", "accuracy", "pixel", "准确率", "正确率", *SPLITS}
-    return kind.quantity == "accuracy" and kind.split != "train" and words <= known

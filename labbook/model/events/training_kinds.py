@@ -191,6 +191,17 @@ class CacheRow(TypedDict, total=False):
     other: Count
 
 
+class ComparedPass(TypedDict, total=False):
+    """A pass over held-out data: what its outputs and labels give."""
+
+    loader: int
+    epoch: int
+    batches: Count
+    n: Count
+    right: Count
+    values: dict[str, dict[str, float]]
+
+
 class Evaluation(Event, total=False):
     """A validation phase."""
 
@@ -210,6 +221,7 @@ class Evaluation(Event, total=False):
     loss: dict[str, float]
     accuracy: Finite
     renumbered: Finite
+    compared: list[ComparedPass]
     samples: Count
     inputs: Leaf
     looks: list[Leaf]

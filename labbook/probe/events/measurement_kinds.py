@@ -188,8 +188,12 @@ where it was still under way. `of_others`: batches of models not trained. `train
 `stochastic`: Dropout with p > 0 or batch norm inside. `dropout_active`: calls of functional dropout with training true,
 p > 0, under a module in eval mode. `repeated`: batches with the print of the one before. `loss`: {fn: mean over the
 phase}. `accuracy`: share of CE targets that are the largest input; `renumbered` (<= 32 classes): that share if each
-predicted class is the class that it meets most, 0 if two would be one or none changes. The first 200 and then ever
-fewer; `phases` counts them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more
+predicted class is the class that it meets most, 0 if two would be one or none changes. `compared` (<= 8, tensors in
+host memory): a row for each pass over a loader (else `loader` null), of the first outputs of its batches and their
+labels: `n`: labels, `right`: of classes, `values`: {metric: {variant: value}}; "all" is the usual one, "last" that of
+the last batch, "mean" over the batches, "half" of logits over 0.5, "zero" of probabilities over 0, "ignored" with the
+labels that the loss ignores, "crossed" of each output with each label. The first 200 and then ever fewer; `phases`
+counts them all, `short` those with fewer than 3 batches, `whole` those in eval mode on batches of more
 than a quarter of the samples that the model is trained on. `positions` (torch): [model, module, offset] of tokens that
 follow a prompt one by one: how far the id that a table of positions got is from that of the token before plus 1.
 `looks` (<= 6): the first input of the batches 1, 2, 4 ... of the first phases, as in `leaves`; `inputs`: the first of

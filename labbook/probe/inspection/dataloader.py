@@ -188,6 +188,7 @@ class DataLoaders:
             batch = Batch(*place)
             wants, rows = monitor.windows.wants(*place)
             self.fingerprints.take(data, batch, wants or monitor.dense, rows)
+            batch.targets = [leaf for _, leaf in tensors_in(data, self.fingerprints.stats, _LEAVES)[1:]]
             if monitor.dense:
                 batch.data = data
             monitor.batch(batch, waited)

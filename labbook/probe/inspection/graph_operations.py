@@ -1,6 +1,15 @@
-"""Lists the operations of an autograd graph, those nearest to the loss first, without holding any tensor."""
+"""Lists the operations of an autograd graph, those nearest to the loss first, without holding any tensor.
+
+`FIRST` and `AGAIN` choose the backward calls whose graph is walked.
+"""
 
 from collections import deque
+
+FIRST = 4
+"""Backward calls at the start that are looked at as long as a parameter is missing."""
+
+AGAIN = 20
+"""The later backward call that is looked at in any case."""
 
 MOST = 400
 """Most operations. Source: chosen by us; 10 kB of an event, 2 ms once."""

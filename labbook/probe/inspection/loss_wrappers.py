@@ -4,10 +4,13 @@ A framework's `loss_wrappers.py` lists the functions, puts the wrappers in place
 """
 
 from math import prod
+from time import thread_time
 
 from ..training.call_site import line_of, user_frame
 from ..training.loss_calls import LossCallSites
 from .contrastive_pairs import MOST_CLASSES, ROWS, compare_pairs
+from .nested import first_batch
+from .output_metrics import HeldOutMetrics, compare
 
 CLASSES = ("cross_entropy", "nll_loss")
 """Loss functions whose target is a class."""
@@ -15,6 +18,9 @@ CLASSES = ("cross_entropy", "nll_loss")
 POINTWISE = frozenset(
     ["mse_loss", "l1_loss", "smooth_l1", "huber", "kl_div", "binary_cross_entropy", "bce_with_logits"]
 )
+COMPARED_S, COMPARED_SHARE = 0.2, 0.005
+"""Seconds, and share of the elapsed time, that comparing outputs with labels may take."""
+
 MOST_REFUSED = 20
 """Calls from a line that are looked at although they raised."""
 
@@ -36,6 +42,7 @@ class LossFunctions:
     * `_takes_gradient(tensor)`: whether a backward pass goes through it;
     * `_count(values)`: the number of elements; `_value(result)`: the mean of a loss, or `None`;
     * `_evaluate(function, given, value, at_hand)`: counts a call of an evaluation;
+    * `_array(tensor)`: all its values, without a graph, or `None` where they are not in host memory;
     * `_values(target)`: what `==`, `<`, `>` and `sum` work on, or `None`; `_describe(target, values)`: its facts;
     * `_broadcast(inputs, target)`: the shape of a pointwise result of two different shapes, or `None`;
     * `_is_soft(given, target)`: whether the target has probabilities; `_class_axis(function, given, inputs)`;
@@ -49,6 +56,7 @@ class LossFunctions:
     Attributes:
         monitor: Takes the calls; set by the inspector.
         target: The labels of the dense step under way, or `None`.
+        ignored: Label that a loss of classes left out, or `None`.
     """
 
     FRAMEWORK = ""
@@ -58,7 +66,8 @@ class LossFunctions:
         self.stats = stats
         self.without_modes = without_modes
         self.monitor = None
-        self.target = None
+        self.target = self.ignored = None
+        self._compared_s = 0.0
         self._emit = emit
         self._failed = failed
         self._busy = False
@@ -132,6 +141,25 @@ class LossFunctions:
         if self.monitor.dense and learns and self.target is None and self.stats.is_tensor(target):
             self.target = target.detach()
 
+    def metrics(self):
+        """The metrics of the evaluation phases of this process."""
+        return HeldOutMetrics(self.compare)
+
+    def compare(self, output, targets):
+        """What a model returned against the labels of its batch: a row of `PassMetrics`, or `None`.
+
+        Cost: 60 microseconds for a small batch; at most 0.2 s, and one part in 200 of the elapsed time.
+        """
+        training, began = self.monitor.training, thread_time()
+        outputs = first_batch(output, self.stats)
+        is_due = self._compared_s < COMPARED_S + COMPARED_SHARE * (training.moved - training.began)
+        if outputs is None or not is_due or not self.without_modes.is_possible():
+            return None
+        with self.without_modes:
+            row = compare(outputs, targets, self._array, self.ignored)
+        self._compared_s += thread_time() - began
+        return row
+
     def _targets_in_sum(self, function, given):
         """How many targets a value is the sum over: 1 where it is their mean."""
         inputs, target = given.get("input"), given.get("target")
@@ -198,6 +226,7 @@ class LossFunctions:
             facts["targets"], facts["ignored"] = int(self._count(values)), int(skipped.sum())
             facts["ignore_index"] = int(given.get("ignore_index", -100)) if facts["ignored"] else None
             facts["items"] = facts["targets"] - facts["ignored"]
+            self.ignored = facts["ignore_index"] if facts["ignored"] else self.ignored
             if facts["ignored"] and facts["items"]:
                 kept = values[~skipped]
                 facts["target"] = dict(self._describe(target, values), min=float(kept.min()), max=float(kept.max()))

@@ -3,8 +3,7 @@
 from itertools import islice
 
 from ..events.measurement_kinds import GRAPH
-from ..inspection.graph_operations import operations_of, replace_names
-from ..inspection.graph_schedule import AGAIN, FIRST
+from ..inspection.graph_operations import AGAIN, FIRST, operations_of, replace_names
 from ..inspection.model_lookup import parameters_of
 from ..inspection.policy_loss import LossGraph, PolicyLoss
 from ..process.gc_scan import live_instances

@@ -137,6 +137,9 @@ class LossFunctions(loss_wrappers.LossFunctions):
     def _takes_gradient(self, tensor):
         return not tensor.stop_gradient
 
+    def _array(self, tensor):
+        return self.stats.whole_view(tensor) if tensor.place.is_cpu_place() else None
+
     def _count(self, tensor):
         return tensor.size
 
@@ -153,6 +156,8 @@ class LossFunctions(loss_wrappers.LossFunctions):
             return
         if value is not None:
             self.monitor.evaluation.loss(function, value / self._targets_in_sum(function, given))
+        if self.stats.is_tensor(given.get("target")):
+            self.monitor.evaluation.pair(given["input"], given["target"])
         if function == "cross_entropy":
             ignored, axis = given.get("ignore_index", -100), given.get("axis", -1)
             self._accuracy(given["input"], given.get("target"), ignored, axis)

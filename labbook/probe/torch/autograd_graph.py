@@ -3,8 +3,7 @@
 import sys
 
 from ..events.measurement_kinds import GRAPH
-from ..inspection.graph_operations import operations_of, replace_names
-from ..inspection.graph_schedule import AGAIN, FIRST
+from ..inspection.graph_operations import AGAIN, FIRST, operations_of, replace_names
 from ..inspection.policy_loss import PolicyLoss
 from ..training.call_site import line_of, place_of, user_frame
 from ..wrapping import leave_out_one_frame

@@ -136,6 +136,9 @@ class LossFunctions(loss_wrappers.LossFunctions):
     def _takes_gradient(self, tensor):
         return tensor.requires_grad
 
+    def _array(self, tensor):
+        return tensor.detach() if self.stats.is_plain(tensor) and tensor.is_cpu else None
+
     def _count(self, tensor):
         return tensor.numel()
 
@@ -147,6 +150,8 @@ class LossFunctions(loss_wrappers.LossFunctions):
     def _evaluate(self, function, given, value, at_hand):
         if value is not None:
             self.monitor.evaluation.loss(function, value / self._targets_in_sum(function, given))
+        if at_hand and self.stats.is_tensor(given.get("target")):
+            self.monitor.evaluation.pair(given["input"], given["target"])
         if function == "cross_entropy" and at_hand:
             self._accuracy(given["input"], given.get("target"), given.get("ignore_index", -100))
 

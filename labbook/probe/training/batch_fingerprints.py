@@ -85,9 +85,10 @@ class Batch:
         labels: Histogram of its labels, or `None`.
         rows: Fingerprints of its first samples, with labels if known.
         data: The batch, only while a dense step needs it.
+        targets: Tensors of it that may be labels, only until the forward begins.
     """
 
-    __slots__ = ("data", "entry", "epoch", "labels", "loader", "print", "rows", "samples")
+    __slots__ = ("data", "entry", "epoch", "labels", "loader", "print", "rows", "samples", "targets")
 
     def __init__(self, loader, epoch):
         self.loader = loader
@@ -97,6 +98,7 @@ class Batch:
         self.labels = None
         self.rows = ()
         self.data = None
+        self.targets = ()
         self.entry = None
 
 

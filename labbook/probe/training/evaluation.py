@@ -23,6 +23,9 @@ teacher. Source: chosen by us."""
 class Evaluation:
     """The evaluation phases of one process.
 
+    Args:
+        metrics: The `HeldOutMetrics`, `None` without.
+
     Attributes:
         open: Whether a phase has begun.
         batches: Forwards of the current phase.
@@ -33,8 +36,9 @@ class Evaluation:
         caches: What became of the caches that these are joined to: number of the join -> row of the event.
     """
 
-    def __init__(self, emit, framework):
+    def __init__(self, emit, framework, metrics=None):
         self._emit = emit
+        self._metrics = metrics
         self._framework = framework
         self.phases = 0
         self.short = 0
@@ -81,7 +85,11 @@ class Evaluation:
             self._pairs = []
             self._last, self.inputs = None, []
             self.positions, self.caches = [], {}
+            if self._metrics is not None:
+                self._metrics.begin()
         self.batches += 1
+        if self._metrics is not None:
+            self._metrics.forward(place, batch)
         self.of_others += other
         self._whole = self._whole and whole and not grad
         # Of several models in one phase, only one with such layers is wrong in training mode, and no teacher of the
@@ -91,6 +99,16 @@ class Evaluation:
         self._grads[bool(other)] += grad
         if batch is not None:
             self.batch(batch)
+
+    def outputs(self, output):
+        """Compare the output of a forward with the labels of its batch, where a loader has given them."""
+        if self.open and self._metrics is not None:
+            self._metrics.outputs(output)
+
+    def pair(self, output, target):
+        """Compare what a loss function is given, where the batch of the forward has no labels."""
+        if self.open and self._metrics is not None:
+            self._metrics.pair(output, target)
 
     def has_phase(self):
         """Whether a phase was written, or would be if the program ended now."""
@@ -181,6 +199,7 @@ class Evaluation:
             loss={name: total / count for name, (total, count) in self._losses.items()},
             accuracy=self._right / self._seen if self._seen else None,
             renumbered=renumbered_share(self._pairs) / self._seen if self._seen else None,
+            compared=self._metrics.fields() if self._metrics is not None else [],
             samples=self._samples,
             inputs=next((one for one in self.inputs if not one["integer"]), None),
             looks=self.inputs,

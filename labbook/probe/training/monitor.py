@@ -56,12 +56,11 @@ class TrainingMonitor:
         self.stale_gradients = StaleGradientCheck(self.training, self.inspector)
         self.step_losses = StepLosses(self.inspector)
         self.phases = StepPhases(self.clock, self.training.total_overhead_s)
-        self.evaluation = Evaluation(self.probe.event, self.name)
+        self.evaluation = Evaluation(self.probe.event, self.name, self.inspector.losses.metrics())
         self.windows = Windows(self.probe.event, self.name)
         self.recent = deque(maxlen=20)
         self.ratio = self.fresh = self.inside = None
-        self.loaders_seen = 0
-        self.cost, self.skipping = 0.0, False
+        self.loaders_seen, self.cost, self.skipping = 0, 0.0, False
         self.step_sampler = StepSampler(now)
         self.memory = ProcessMemory(self.probe.event, self.name, now)
         self.last_root, self.roles = None, ModelRoles()
@@ -184,6 +183,7 @@ class TrainingMonitor:
             return
         self.phases.forward += self.clock() - began
         self.inspector.flight_recorder.on_output(root, output)
+        self.evaluation.outputs(output)
         if self.dense:
             self._timed(self.inspector.after_forward, root, output)
 

@@ -160,7 +160,9 @@ def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
         for call in calls_of(source.nodes, *METRICS):
             if source.function(call) is not source.function(loop) or len(call.args) < 2 or call.lineno < loop.lineno:
                 continue
-            inside = [bool(names_in(code, source, one) & (filled | made) - {""}) for one in call.args[:2]]
+            later = (one for one in source.of_type(ast.For) if (loop.end_lineno or 0) < one.lineno < call.lineno)
+            own = (filled | made) - {""} - {dotted_target(name) for one in later for name in ast.walk(one.target)}
+            inside = [bool(names_in(code, source, one) & own) for one in call.args[:2]]
             if sorted(inside) == [False, True] and names_in(code, source, call.args[inside.index(False)]):
                 labels = ast.unparse(call.args[inside.index(False)])
                 yield Hit(call, {"labels": labels, "loader": ast.unparse(loop.iter)})
