@@ -133,22 +133,27 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
     if isinstance(after, str) and _UNIT.match(after):
         return None
     counters = _loop_names(source, node)
-    pattern, texts, unit, before = "", [], "", ""
+    pattern, texts, unit, before, others = "", [], "", "", ""
     for number, part in enumerate(parts):
         if isinstance(part, str):
-            pattern += _literal(part)
             texts += part.split()
+            if others.endswith(_SOME_TEXT) and not part.strip():
+                continue
+            pattern += _without_ways_back(others + _literal(part), pattern) if others else _literal(part)
+            others = ""
             if number > at and part.strip():
                 break
         elif number == at:
-            pattern += rf"\s*(?P<value>{NUMBER})(?![\w.]*\d)"
+            pattern += rf"{others}\s*(?P<value>{NUMBER})(?![\w.]*\d)"
+            others = ""
         elif number < at and "(?P<place>" not in pattern and (name := _counter(part, counters)):
-            pattern += r"\s*(?P<place>\d{1,12})"
+            pattern += rf"{others}\s*(?P<place>\d{{1,12}})"
+            others = ""
             unit = _unit_of(name, before, parts[number + 1])
         elif number > at:
             break
-        else:
-            pattern += _any(source, part)
+        elif not others.endswith(_SOME_TEXT):
+            others += _any(source, part)
         if number < at:
             before = part if isinstance(part, str) else ""
     anchor = max(texts, key=len, default="")
@@ -161,6 +166,13 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
 
 
 _SOME_NUMBER = r"\s*[-+]?[\d.]{1,24}(?:e[-+]?\d{1,3})?"
+_SOME_TEXT = r".{0,120}?"
+
+
+def _without_ways_back(part: str, pattern: str) -> str:
+    """Returns a part of a pattern that is matched in one way only: a long line takes no longer than its length."""
+    name = f"part{pattern.count('(?=')}"
+    return f"(?=(?P<{name}>{part}))(?P={name})"
 
 
 def _any(source: Source, node: ast.expr) -> str:
@@ -168,13 +180,13 @@ def _any(source: Source, node: ast.expr) -> str:
     outer = source.parents.get(node)
     spec = outer.format_spec if isinstance(outer, ast.FormattedValue) else None
     kind = ast.unparse(spec).rstrip("'\"")[-1:] if spec is not None else ""
-    return _SOME_NUMBER if kind in tuple("dfFeEgG%") else r".{0,80}?"
+    return _SOME_NUMBER if kind in tuple("dfFeEgG%") else _SOME_TEXT
 
 
 def _literal(text: str) -> str:
     """Returns the pattern of a text, whatever its blanks."""
     words = [re.escape(word) for word in text.split()]
-    blank = r"\s*"
+    blank = r"\s*" if words else r"\s+"
     inner = r"\s+".join(words)
     return (blank if text[:1].isspace() else "") + inner + (blank if words and text[-1:].isspace() else "")
 

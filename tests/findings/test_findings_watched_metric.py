@@ -223,3 +223,20 @@ def test_any_program_can_be_read():
     files = [*Path(__file__).parents[1].glob("programs/**/*.py"), *folder.glob("probe/*/*.py"), *folder.glob("r*/*.py")]
     for start in range(0, len(files), 20):
         find_watched_values(files[start : start + 20])
+
+
+@pytest.mark.parametrize("blank", [" ", " | "])
+def test_long_lines_of_many_values_are_matched_in_one_way(tmp_path, blank):
+    """Tried in all ways, the second kind of line would take years."""
+    values = blank.join(f"{{{name}}}" for name in "abcdefgh")
+    code = f"""best = 9.0
+for epoch in range(4):
+    print(f'report {values}{blank}hq {{hq}}')
+    if hq < best:
+        best = hq
+"""
+    words = ["one two", "x y", "q w", "a s", "p o", "m n", "h j", "t y"]
+    lines = ["report " + blank.join([*words, f"hq {value}"]) for value in (0.9, 0.7, 0.8)]
+    noise = [f"report {('hq' + blank) * 80}"[:390]] * 20
+    run = _run(tmp_path, code, "\n".join([*lines, *noise]))
+    assert [list(s.values) for s in run.series if s.name == "hq"] == [[0.9, 0.7, 0.8]]
