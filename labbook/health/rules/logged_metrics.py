@@ -33,14 +33,20 @@ from labbook.model.signals import Signals
 _CARRIED = 2
 _FEWEST = 5
 _NEAR, _EXACT = (0.3, 3.0), 0.05
-_ADVICE = {
-    **dict.fromkeys(("half", "zero"), "threshold_advice"),
-    **dict.fromkeys(("carried", "carried_mean"), "reset_advice"),
-    **dict.fromkeys(("squared", "root"), "root_advice"),
-    "crossed": "shape_advice",
-    "ignored": "ignored_advice",
+_WAYS = {
+    "last": ("health.metric_of_wrong_values.how_last", "health.metric_of_wrong_values.whole_advice"),
+    "mean": ("health.metric_of_wrong_values.how_mean", "health.metric_of_wrong_values.whole_advice"),
+    "divided": ("health.metric_of_wrong_values.how_divided", "health.metric_of_wrong_values.whole_advice"),
+    "half": ("health.metric_of_wrong_values.how_half", "health.metric_of_wrong_values.threshold_advice"),
+    "zero": ("health.metric_of_wrong_values.how_zero", "health.metric_of_wrong_values.threshold_advice"),
+    "carried": ("health.metric_of_wrong_values.how_carried", "health.metric_of_wrong_values.reset_advice"),
+    "carried_mean": ("health.metric_of_wrong_values.how_carried_mean", "health.metric_of_wrong_values.reset_advice"),
+    "squared": ("health.metric_of_wrong_values.how_squared", "health.metric_of_wrong_values.root_advice"),
+    "root": ("health.metric_of_wrong_values.how_root", "health.metric_of_wrong_values.root_advice"),
+    "crossed": ("health.metric_of_wrong_values.how_crossed", "health.metric_of_wrong_values.shape_advice"),
+    "ignored": ("health.metric_of_wrong_values.how_ignored", "health.metric_of_wrong_values.ignored_advice"),
 }
-"""Variant -> key of its advice, "whole_advice" for the others."""
+"""Variant -> keys of what it is, and of its advice."""
 
 _REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 
@@ -66,12 +72,17 @@ def metrics_are_of_their_batches(run: Run, signals: Signals) -> Outcome | None:
 
 
 def _describe_wrong_definition(wrong: WrongDefinition) -> Outcome:
-    key, kind = "health.metric_of_wrong_values.", "share" if wrong.is_share else "number"
-    logged, right = (message(key + kind, value=value) for value in (wrong.logged, wrong.right))
-    how = message(key + "how_" + wrong.how, divisor=wrong.divisor)
-    facts = {"name": wrong.name, "how": how, "logged": logged, "right": right}
-    observed = message(key + "computed", passes=wrong.passes, samples=wrong.samples, **facts)
-    return Outcome("warn", observed, advice=message(key + _ADVICE.get(wrong.how, "whole_advice")))
+    number = "health.metric_of_wrong_values.share" if wrong.is_share else "health.metric_of_wrong_values.number"
+    how, advice = _WAYS[wrong.how]
+    facts = {"name": wrong.name, "passes": wrong.passes, "samples": wrong.samples}
+    observed = message(
+        "health.metric_of_wrong_values.computed",
+        how=message(how, divisor=wrong.divisor),
+        logged=message(number, value=wrong.logged),
+        right=message(number, value=wrong.right),
+        **facts,
+    )
+    return Outcome("warn", observed, advice=message(advice))
 
 
 def _compare_logged_loss(run: Run, signals: Signals) -> Outcome | None:
