@@ -17,7 +17,7 @@ from labbook.model.metric_kinds import MetricGoal, metric_kind, name_words, name
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.review.printed_values import NUMBER
-from labbook.review.watched_values import says_nothing_of_model
+from labbook.review.watched_values import PRINTED_LAST, STOPPED, find_watched_values, says_nothing_of_model
 
 if TYPE_CHECKING:
     from labbook.review.printed_values import PrintedValue
@@ -56,11 +56,11 @@ def add_watched_metric(run: Run, text: str) -> Run:
         rest = tuple(s for s in run.series if s is not known and s.name != series.name)
         added = replace(run, series=(*rest, series))
         if goal := _goal(added, value, series.name, negative=negative):
-            return with_goal(added, goal, value.how)
+            return _with_goal(added, goal, value.how)
     return run
 
 
-def with_goal(run: Run, goal: MetricGoal, how: int) -> Run:
+def _with_goal(run: Run, goal: MetricGoal, how: int) -> Run:
     """Returns the run with a watched metric as its primary one."""
     watched = {"metric": goal.metric, "direction": goal.direction, "how": how}
     return replace(run, primary=goal.metric, direction=goal.direction, captured={**run.captured, "watched": watched})
@@ -68,8 +68,6 @@ def with_goal(run: Run, goal: MetricGoal, how: int) -> Run:
 
 def add_watched_goal(run: Run) -> Run:
     """Adds the watched metric that is logged, where none that is printed is watched as surely."""
-    from labbook.review.watched_values import PRINTED_LAST
-
     watched = run.facts("watched")
     if watched.get("how") == PRINTED_LAST and _is_held_out(run, watched["metric"]):
         rest = tuple(s for s in run.series if s.name != watched["metric"] or len(s.values) > 1)
@@ -82,14 +80,12 @@ def add_watched_goal(run: Run) -> Run:
             name = _find_labelled(run, label)
             goal = _goal(run, value, name, negative=negative) if name else None
             if goal is not None:
-                return with_goal(run, goal, value.how)
+                return _with_goal(run, goal, value.how)
     return run
 
 
 def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> MetricGoal | None:
     """Returns the goal of a watched series; `None` if what another one says of the model counts more."""
-    from labbook.review.watched_values import PRINTED_LAST, STOPPED
-
     kind = metric_kind(name)
     if says_nothing_of_model(name):
         return None
@@ -137,8 +133,6 @@ def _read_program(run: Run) -> tuple[list[WatchedValue], frozenset[str]]:
 
 @lru_cache(maxsize=4)
 def _read_code(files: tuple[tuple[Path, int], ...]) -> tuple[list[WatchedValue], frozenset[str]]:
-    from labbook.review.watched_values import find_watched_values
-
     return find_watched_values([path for path, _ in files])
 
 
@@ -148,8 +142,6 @@ def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | Non
     A line is of the statement whose pattern begins first in it. Of statements one after the other, as those of the
     phases of a training, the last one counts, else the one with most values.
     """
-    from labbook.review.watched_values import PRINTED_LAST
-
     lines = text.splitlines()
     patterns = [(re.compile(printed.pattern), printed) for printed, _ in value.lines]
     matches: list[dict[int, re.Match[str]]] = [{} for _ in patterns]

@@ -10,15 +10,14 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from heapq import heapify, heappop, heappush
-from typing import TypeGuard
 
 from labbook.frozen import dataclass
+from labbook.review.names import LOOPS, Function, last_name
 
 _MOST_DEPTH = 8
 _MOST_STATEMENTS = 6000
 """Limits of a slice. Source: chosen by us; 6,000 statements are parsed and followed in some 50 ms."""
 
-_LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _CALLED_ALONE = ("forward", "__call__", "__getitem__", "__iter__", "__next__", "__len__", "training_step")
 """Methods that run where an object is used without naming them."""
 
@@ -91,13 +90,11 @@ def is_in_loop(text: str, line: int) -> bool:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError):
         return True
-    loops = [node for node in nodes if isinstance(node, _LOOPS)]
-    inner = max((n.lineno for n in nodes if _is_function(n) and n.lineno <= line <= (n.end_lineno or line)), default=0)
+    loops = [node for node in nodes if isinstance(node, LOOPS)]
+    inner = max(
+        (n.lineno for n in nodes if isinstance(n, Function) and n.lineno <= line <= (n.end_lineno or line)), default=0
+    )
     return any(max(inner, loop.lineno) == loop.lineno <= line <= (loop.end_lineno or line) for loop in loops)
-
-
-def _is_function(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 class _Program:
@@ -120,7 +117,7 @@ class _Program:
             for name in statement.sets:
                 self._set.setdefault(name, []).append(number)
             for call in statement.calls:
-                self._calls.setdefault(_called_name(call), []).append(number)
+                self._calls.setdefault(last_name(call.func), []).append(number)
 
     def find_statements(self, file: str, line: int) -> list[int]:
         """Returns the innermost statement of a line."""
@@ -142,7 +139,7 @@ class _Program:
         for name in statement.uses:
             yield from ((n, 1) for n in self._find_sources_of(name, statement))
         for call in statement.calls:
-            yield from ((n, 1) for n in self._returns.get(_called_name(call), ()))
+            yield from ((n, 1) for n in self._returns.get(last_name(call.func), ()))
 
     def _find_sources_of(self, name: str, statement: _Statement) -> Iterable[int]:
         known = self._set.get(name, [])
@@ -161,7 +158,7 @@ class _Program:
         for node in body:
             if len(self.statements) >= _MOST_STATEMENTS:
                 return
-            if _is_function(node):
+            if isinstance(node, Function):
                 inner = f"{scope}.{node.name}" if scope else node.name
                 arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
                 self._parameters[inner] = [one.arg for one in arguments]
@@ -218,7 +215,7 @@ class _Program:
             sets.add(".return")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             sets |= _find_changed(node.value)
-        first, is_loop = node.lineno, isinstance(node, _LOOPS)
+        first, is_loop = node.lineno, isinstance(node, LOOPS)
         ends = [getattr(one, "end_lineno", None) or first for one in inner]
         is_simple = len(head) == len(list(ast.iter_child_nodes(node)))
         last = (node.end_lineno or first) if is_simple else max([first, *ends])
@@ -238,13 +235,6 @@ class _Program:
             for line in self._lines[statement.file][statement.first - 1 : statement.last]:
                 lines.setdefault((statement.file, line.strip()), depth)
         return Slice(lines, names)
-
-
-def _called_name(call: ast.Call) -> str:
-    function = call.func
-    return (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )
 
 
 def _find_changed(call: ast.Call) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from labbook.model.run import Change, Run
+from labbook.model.run import Change, Frame, Run
 
 OPTIONS = ("argument", "config")
 VALUED = (*OPTIONS, "environment")
@@ -101,11 +101,15 @@ def list_messages(failed: Run) -> list[str]:
     return texts + [text for finding in failed.findings for text in (finding.message, *finding.values.values())]
 
 
+def list_failing_frames(run: Run) -> list[Frame]:
+    """Returns the user's lines on the way to the failing line of a run, innermost first."""
+    ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
+    return [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
+
+
 def list_failing_files(run: Run) -> tuple[str, ...]:
     """Returns the user's files on the way to the failing line of a run, innermost first."""
-    ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
-    frames = [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
-    return tuple(dict.fromkeys(frame.file for frame in frames))
+    return tuple(dict.fromkeys(frame.file for frame in list_failing_frames(run)))
 
 
 def list_failing_lines(failed: Run) -> list[str]:

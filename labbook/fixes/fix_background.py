@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from labbook.fixes.backward_slice import Slice, slice_backward
+from labbook.fixes.difference_names import list_failing_frames
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
@@ -93,9 +94,7 @@ def slice_failure(
         now: The same of the later run.
         is_of_data: Whether the code of models is left out.
     """
-    ended = sorted((e for e in failed.exceptions if e.ended_process), key=lambda e: e.t)[:1]
-    frames = [(f.file, f.line) for e in ended for f in reversed(e.frames) if f.user]
-    frames = frames or [
+    frames = [(frame.file, frame.line) for frame in list_failing_frames(failed)] or [
         (str(f.where["file"]), int(f.where.get("line") or 0)) for f in failed.findings if f.where.get("file")
     ]
     places = [(path, line) for file, line in frames for path in code if f"/{file}".endswith(f"/{path}")]

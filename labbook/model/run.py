@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -33,13 +33,6 @@ def reports_child(raised: CaughtException) -> bool:
     """Whether an exception is a launcher's report of the failure of what it started, or was raised from one."""
     causes = (name for name, _, relation in raised.chain if relation == "cause")
     return any(map(is_launcher_error, (raised.type, *causes)))
-
-
-def ray_node(argv: Sequence[str]) -> str:
-    """Returns the id of the node of a worker of Ray, from its command line; "" for any other process."""
-    if not any(word.endswith("default_worker.py") or word.startswith("ray::") for word in argv):
-        return ""
-    return next((word.partition("=")[2] for word in argv if word.startswith("--node-id=")), "?")
 
 
 INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
@@ -297,7 +290,9 @@ class Run:
         project: The project of the code, if it is not the notebook's own; see `labbook.capture.project`.
         sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
         packages: Installed top-level modules that the run loaded; empty if unknown.
+        sweep: Name of the sweep that the run is a trial of, or "".
         script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
+        artifacts: Files that were to be kept.
         parents: Earlier runs that wrote what this run read, one for each such file.
         resumed_from: Id of the run that wrote the checkpoint with which this training began, or "".
         captured: Capture source -> its facts ("command", "code", "python", "hardware", "container", "resources").
@@ -311,9 +306,12 @@ class Run:
         verdict_reason: Id of the symptom behind the verdict, one of `labbook.model.verdict.REASONS`, or "".
         asked: Requests of the user to the probe, and calls of `labbook.checks` by the program; see
             `labbook/record/run_from_journal/request_events.py`.
+        previous: Id of the previous run of the same script, or "".
+        rerun_of: Id of the run that it repeats, or "".
         symptoms: Ids of the symptoms of this run, the primary one first.
         families: Families of these, and of failures of which only the family is known.
         fingerprints: Fingerprints of its failures (`labbook.diagnosis.fingerprint`), the primary one first.
+        findings: Findings of the diagnosis, the cause first.
         imported_from: For a run of another tool: `tool`, `path`, `run` (its name there), `digest` of the imported data,
             `description`, `texts` (each with `tag`, `step`, `text`) and `pictures` (each with `tag`, `step`, `file`).
         unsure: Why no diagnosis is certain, one sentence, or "".

@@ -42,6 +42,13 @@ def parse_command(argv: Sequence[Any]) -> dict[str, Any]:
     return options
 
 
+def ray_node(argv: Sequence[str]) -> str:
+    """Returns the id of the node of a worker of Ray, from its command line; "" for any other process."""
+    if not any(word.endswith("default_worker.py") or word.startswith("ray::") for word in argv):
+        return ""
+    return next((word.partition("=")[2] for word in argv if word.startswith("--node-id=")), "?")
+
+
 def option_values(front: Front) -> dict[str, Any]:
     """Returns name -> value of the options of a run, as parsed by the program, else from the command line.
 

@@ -58,7 +58,7 @@ def _processes_of_run(run_id: str) -> dict[int, int]:
 
 def _is_of_ray(pid: int) -> bool:
     """Whether a cluster of Ray keeps a process for later programs, such as a worker that waits for a task."""
-    from labbook.model.run import ray_node
+    from labbook.model.run_fields import ray_node
 
     with suppress(OSError):
         return bool(ray_node(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")))

@@ -67,7 +67,8 @@ def add_captured(
     captured["reproducibility"] = judge_reproducibility(captured)
     facts = {**_rank_facts(journal, parts, start, run, processes), **_training_facts(run, processes)}
     captured |= redactor.data({name: value for name, value in facts.items() if value})
-    captured |= {name: run.captured[name] for name in ("watched",) if name in run.captured}
+    if "watched" in run.captured:
+        captured["watched"] = run.captured["watched"]
     if captured.get("trainings"):
         run = replace(run, frameworks=tuple(map(_without_earlier_models, run.frameworks)))
     if start.get("attempt_before"):

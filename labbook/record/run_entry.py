@@ -30,7 +30,7 @@ take about 800 kB, and the folder of an entry stays under 1 MiB."""
 
 
 def add_printed_metrics(run: Run, text: str) -> Run:
-    """Adds the series printed on the console or in cells, except those that the probe recorded, too."""
+    """Adds the series printed on the console or in cells, except those that the probe recorded too."""
     if not text.strip():
         return run
     from labbook.capture.metrics_text import metrics_from_console
@@ -133,8 +133,10 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
-    if not goal.metric and (watched := (run := add_watched_goal(run)).facts("watched")):
-        goal = MetricGoal(watched["metric"], goal.direction or watched["direction"])
+    if not goal.metric:
+        run = add_watched_goal(run)
+        if watched := run.facts("watched"):
+            goal = MetricGoal(watched["metric"], goal.direction or watched["direction"])
     reported = run.facts("trainings").get("metric", "loss")
     name = primary_series(run, goal) if goal.metric or reported == "loss" else reported
     kind = metric_kind(name)

@@ -12,8 +12,8 @@ from typing import Any
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.process_kinds import Bye, Hello, Trial, UncaughtException
 from labbook.model.events.training_kinds import Step
-from labbook.model.run import Console, ray_node
-from labbook.model.run_fields import differing_names
+from labbook.model.run import Console
+from labbook.model.run_fields import differing_names, ray_node
 from labbook.probe.redaction.redactor import Redactor
 from labbook.record.run_from_journal.option_events import read_options
 from labbook.record.run_from_journal.ranks import rank_of_process

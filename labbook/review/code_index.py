@@ -108,7 +108,11 @@ class Code(Definitions):
 
     def assigned_values(self, scope: ast.AST, target: str) -> list[ast.expr | None]:
         """All values assigned to a name in a function, class or module, without nested ones; `None`: unknown."""
-        return [assigned_value(node, target) for node in self._assignments.get((scope, target), ())]
+        return [assigned_value(node, target) for node in self.assignments(scope, target)]
+
+    def assignments(self, scope: ast.AST, target: str) -> list[ast.AST]:
+        """Return what assigns to a name in a function, class or module, without nested ones."""
+        return self._assignments.get((scope, target), [])
 
     def kind(self, source: Source, node: ast.expr | None, depth: int = 0) -> Kind | None:
         """Resolve the origin of an object through names, parameters, attributes and wrappers."""
@@ -219,15 +223,15 @@ class Code(Definitions):
     def _assigned_origins(self, source: Source, scope: ast.AST, target: str) -> list[Origin] | None:
         """Return all values assigned to a name in a function, class or module; `None` if one of them is unknown."""
         found: list[Origin] = []
-        for node in self._assignments.get((scope, target), ()):
+        for node in self.assignments(scope, target):
             value = assigned_value(node, target)
-            values = [(source, value)] if value is not None else self._unpacked_origins(source, node, target)
+            values = [(source, value)] if value is not None else self.unpacked_origins(source, node, target)
             if not values:
                 return None
             found += values
         return found
 
-    def _unpacked_origins(self, source: Source, node: ast.AST, target: str) -> list[Origin]:
+    def unpacked_origins(self, source: Source, node: ast.AST, target: str) -> list[Origin]:
         """Return what a name is given of the values that a call returns together; empty if it is unknown."""
         names = node.targets[0].elts if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) else []
         place = next((number for number, one in enumerate(names) if dotted_target(one) == target), None)

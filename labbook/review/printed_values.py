@@ -11,6 +11,8 @@ from labbook.review.names import LOOPS, dotted_target, last_name, last_names
 from labbook.review.source_file import Source
 
 NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf)"
+_SOME_NUMBER = r"\s*[-+]?[\d.]{1,24}(?:e[-+]?\d{1,3})?"
+_SOME_TEXT = r".{0,120}?"
 _COUNTING = {"range", "trange", "enumerate", "count"}
 _PERCENT_FIELD = re.compile(r"%(?:\(\w+\))?[-+ #0]*(?:\d+|\*)?(?:\.\d+)?([diouxXeEfFgGcrsa%])")
 _BRACE_FIELD = re.compile(r"\{(\w*)(?:![rsa])?(?::([^{}]*))?\}")
@@ -49,9 +51,9 @@ def bare_value(node: ast.expr) -> tuple[ast.expr, bool]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner, negative = bare_value(node.operand)
         return inner, not negative
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         for one, other in ((node.left, node.right), (node.right, node.left)):
-            if isinstance(one, ast.Constant) and one.value in (100, 100.0) and isinstance(node.op, ast.Mult):
+            if isinstance(one, ast.Constant) and one.value == 100:
                 return bare_value(other)
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "detach", "cpu", "numpy", "tolist"):
@@ -163,10 +165,6 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
     if not re.search(r"\w", anchor):
         pattern = rf"^{pattern}"
     return PrintedValue(pattern, anchor, words_before(before), in_loop, unit)
-
-
-_SOME_NUMBER = r"\s*[-+]?[\d.]{1,24}(?:e[-+]?\d{1,3})?"
-_SOME_TEXT = r".{0,120}?"
 
 
 def _without_ways_back(part: str, pattern: str) -> str:

@@ -12,14 +12,12 @@ from labbook.review.code_index import Code
 from labbook.review.definitions import Origin
 from labbook.review.names import (
     Function,
-    assigned_pairs,
+    assigned_value,
     dotted_target,
     last_name,
     member_key,
-    of_type,
     parameters,
     returned_values,
-    walk,
 )
 from labbook.review.printed_values import PrintedValue, bare_value, printed_value, templates
 from labbook.review.source_file import Source
@@ -120,12 +118,9 @@ class ValueFlow:
         if isinstance(scope, Function) and target in parameters(scope):
             return self._arguments(source, scope, target)
         found: list[Origin] = []
-        for one in of_type(walk(scope.body), ast.Assign):
-            for left, right in assigned_pairs(one):
-                if dotted_target(left) == target and right is not None:
-                    found.append((source, right))
-                elif isinstance(left, ast.Tuple) and isinstance(right, ast.Call):
-                    found += self._unpack_origins(source, left, right, target)
+        for one in self._code.assignments(scope, target):
+            given = assigned_value(one, target)
+            found += [(source, given)] if given is not None else self._code.unpacked_origins(source, one, target)
         return found if len(found) <= _MOST_ORIGINS else []
 
     def _arguments(self, source: Source, function: Function, name: str) -> list[Origin]:
@@ -144,14 +139,6 @@ class ValueFlow:
             if followed is not None and followed[1] is function and value is not None:
                 found.append((where, value))
         return found if len({ast.dump(value) for _, value in found}) == 1 else []
-
-    def _unpack_origins(self, source: Source, left: ast.Tuple, call: ast.Call, target: str) -> list[Origin]:
-        followed = self._code.function_named(source, call.func)
-        at = next((n for n, one in enumerate(left.elts) if dotted_target(one) == target), None)
-        if followed is None or at is None:
-            return []
-        tuples = [one for one in returned_values(followed[1]) if isinstance(one, ast.Tuple)]
-        return [(followed[0], one.elts[at]) for one in tuples if len(one.elts) == len(left.elts)]
 
 
 def _keys(source: Source, node: ast.expr) -> list[tuple[object, str]]:

@@ -29,7 +29,8 @@ _CLEAR = 4
 _HALF = 0.51
 """Share of the last digit by which a rounded value is off."""
 
-_PLAIN = {"acc", "accuracy", "pixel", "token", "tokens", "top1", "准确率", "正确率", *SPLITS}
+_ACCURACY = {"acc", "accuracy", "top1", "准确率", "正确率"}
+_PLAIN = {*_ACCURACY, "pixel", "token", "tokens", *SPLITS}
 _NAMES = {
     "accuracy": _PLAIN,
     "f1": {"f1", "score", *SPLITS},
@@ -38,7 +39,7 @@ _NAMES = {
     "mae": {"mae", "l1", *SPLITS},
     "rmse": {"rmse", *SPLITS},
 }
-_WORDS = {"accuracy": {"acc", "accuracy", "top1", "准确率", "正确率"}, "macro": {"f1"}}
+_WORDS = {"accuracy": _ACCURACY, "macro": {"f1"}}
 _SHARES = ("accuracy", "f1", "macro")
 
 
@@ -183,7 +184,7 @@ class _Comparison:
             yield "divided", [one / divisor for one in right], divisor
 
     def _is_clear(self, wrong: Sequence[float], scale: float) -> bool:
-        """Whether a wrong definition is told apart from the usual one, and the difference matters."""
+        """Whether the values of a wrong definition differ clearly from those of the usual one, and enough to matter."""
         parts = [(w, abs(w - r), _CLEAR * self._rounding(r, scale)) for w, r in zip(wrong, self.right, strict=True)]
         distinct = {round(value / max(step, 1e-9)) for value, off, step in parts if off > step}
         needed = 0.01 if self.is_share else 0.02 * median(map(abs, self.right))

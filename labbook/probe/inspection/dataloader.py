@@ -46,6 +46,7 @@ class BatchFingerprints:
         leaves = tensors_in(data, self.stats, _LEAVES)
         if not leaves:
             return
+        batch.targets = [leaf for _, leaf in leaves[1:]]
         first = leaves[0][1]
         shape = first.shape
         batch.samples = shape[0] if shape else 1
@@ -188,7 +189,6 @@ class DataLoaders:
             batch = Batch(*place)
             wants, rows = monitor.windows.wants(*place)
             self.fingerprints.take(data, batch, wants or monitor.dense, rows)
-            batch.targets = [leaf for _, leaf in tensors_in(data, self.fingerprints.stats, _LEAVES)[1:]]
             if monitor.dense:
                 batch.data = data
             monitor.batch(batch, waited)

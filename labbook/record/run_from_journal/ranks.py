@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from labbook.capture.job_identity import find_job
 from labbook.model.events.process_kinds import Bye, ExitCall, Hello, UncaughtException
 from labbook.model.events.training_kinds import State, Step
-from labbook.model.run import ray_node
+from labbook.model.run_fields import ray_node
 from labbook.store.journal import ProcessEvents
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labbook.model.events.process_kinds import Bye, UncaughtException
-from labbook.model.run import ray_node
+from labbook.model.run_fields import ray_node
 from labbook.store.journal import ProcessEvents
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from labbook.model.events.inspection_kinds import LoadedState
 from labbook.model.events.loop_kinds import Loop
 from labbook.model.events.training_kinds import LossCall, Optimizer, Step
-from labbook.model.run import ray_node
+from labbook.model.run_fields import ray_node
 from labbook.record.run_from_journal.ranks import rank_of_process
 from labbook.record.run_from_journal.series_events import process_labels
 from labbook.store.journal import ProcessEvents

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from labbook.model.message import message
-from labbook.model.run import Arguments, Facts, Process, Run, ray_node
-from labbook.model.run_fields import flatten
+from labbook.model.run import Arguments, Facts, Process, Run
+from labbook.model.run_fields import flatten, ray_node
 from labbook.report import numbers
 from labbook.report.ending_exception import crashed_programs, shorten_path
 from labbook.report.entry.entry_front_matter import UNCHANGED, names_of_library, parameter_rank

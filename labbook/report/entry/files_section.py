@@ -28,8 +28,8 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
         return None
     kept = [one for one in run.artifacts if one.via != "snapshot"]
     order = {"written": 0, "read and written": 1, "read": 2}
-    gone = [f for f in run.files if f.reason == "gone" and f.mode != "read"]
-    files = _merge_numbered([f for f in run.files if f not in gone])
+    gone = [f for f in run.files if _is_deleted(f)]
+    files = _merge_numbered([f for f in run.files if not _is_deleted(f)])
     files.sort(key=lambda f: (order.get(f.mode, 3), -f.size_bytes, f.path))
     return {
         "gone": sum(f.members for f in gone),
@@ -51,6 +51,11 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
         ],
         "figure": run.id,
     }
+
+
+def _is_deleted(use: FileUse) -> bool:
+    """Whether the run wrote a file that is gone."""
+    return use.reason == "gone" and use.mode != "read"
 
 
 def _merge_numbered(files: Sequence[FileUse]) -> list[FileUse]:

@@ -170,7 +170,7 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
         return {**state, **counts, "model": own[0].get("root"), "optimized": total or None}
     if not isinstance(total, int):
         return state
-    size = sum(int(model.get("parameters") or 0) for model in called)
+    size = sum(map(_size_of, called))
     names = [str(model.get("root")) for model in called]
     # Models one after the other, without one around them; a parameter alone, as a temperature, is none.
     if (size == total and len(called) > 1) or (size + _FEW < total and state.get("model") in names):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from labbook.model.events.loop_kinds import Clipping
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, CheckResult, Run, is_launcher_error
 from labbook.model.series import Series
 from labbook.report import numbers
@@ -302,10 +301,9 @@ def _place_of_best(series: Series, best: float | None) -> dict[str, str]:
 def _clips_norm(run: Run) -> bool:
     """Whether gradients are clipped after the probe has measured their norm: those of all parameters at once."""
     options = (str(one.get("options", {}).get("grad_clip", "")) for s in run.signals for one in s.optimizers)
-    clips = [s.loop.get("clip", Clipping()) for s in run.signals]
-    return any(clip.get("calls") and not clip.get("apart") for clip in clips) or any(
-        option.startswith("ClipGradBy") for option in options
-    )
+    clips = [clip for s in run.signals if (clip := s.loop.get("clip"))]
+    called = any(clip.get("calls") and not clip.get("apart") for clip in clips)
+    return called or any(option.startswith("ClipGradBy") for option in options)
 
 
 def _name_ended_by_mean(run: Run, shown: Sequence[Series]) -> str:
