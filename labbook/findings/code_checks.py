@@ -12,6 +12,7 @@ from labbook.health.evidence.measurements import place_of
 from labbook.model.check import Check, Outcome
 from labbook.model.message import Message, message
 from labbook.model.run import Run
+from labbook.model.run_code import source_path
 
 if TYPE_CHECKING:
     from labbook.findings.nan_exits import NanExit
@@ -69,8 +70,8 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
 
 
 def source_files(run: Run) -> list[Path]:
-    """Returns the source files that a program loaded, as far as they are small."""
-    return [path for name in run.sources[:_MOST_FILES] if _is_small(path := Path(name).expanduser())]
+    """Returns the source files that a program loaded, as they were at its start, as far as they are small."""
+    return [path for name in run.sources[:_MOST_FILES] if _is_small(path := source_path(run, name))]
 
 
 def _check(symptom: str, family: str, tier: int) -> Check:

@@ -17,6 +17,7 @@ from typing import Any
 from labbook.findings.yaml_types import YamlValue, find_retyped_values
 from labbook.model.message import Message, as_data, message
 from labbook.model.run import ConfigFile, Run
+from labbook.model.run_code import source_path
 from labbook.model.run_fields import flatten
 from labbook.store.notebook import Notebook
 
@@ -128,7 +129,7 @@ def _code_text(run: Run) -> str:
     text = ""
     for name in run.sources:
         with suppress(OSError):
-            path = Path(name).expanduser()
+            path = source_path(run, name)
             if path.stat().st_size + len(text) <= _MAX_SOURCE_BYTES:
                 text += path.read_text("utf-8", "replace") + "\n"
     return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -46,8 +46,10 @@ def add_operation_line(run: Run, files: Sequence[Path]) -> Run:
     Args:
         files: The source files that the program loaded.
     """
+    originals = {Path(copy): name for name, copy in run.copies.items()}
+    labels = {path: originals.get(path, str(path)) for path in files}
     signals = tuple(
-        replace(one, flight=_add_place(one.flight, files)) if _is_without_line(one.flight) else one
+        replace(one, flight=_add_place(one.flight, labels)) if _is_without_line(one.flight) else one
         for one in run.signals
     )
     return replace(run, signals=signals) if signals != run.signals else run
@@ -60,22 +62,22 @@ def _is_without_line(flight: Flight) -> bool:
     return not flight.get("file") or any(name in flight.get("source", "") for name in _BACKWARD)
 
 
-def _add_place(flight: Flight, files: Sequence[Path]) -> Flight:
+def _add_place(flight: Flight, files: Mapping[Path, str]) -> Flight:
     from labbook.review.reviewer import RULES, review_files
     from labbook.review.source_file import Unreadable, read_source
 
     made = flight.get("made", {}).get("op", "")
     kinds = [made] if made else [one.get("op", "") for one in flight.get("may", [])]
     found: dict[tuple[str, int], Cut] = {}
-    for path in files:
+    for path, label in files.items():
         with suppress(OSError, Unreadable):
-            source = read_source(path, str(path))
+            source = read_source(path, label)
             for kind in kinds:
                 for node in _operations(source, kind.lower()):
                     found.setdefault((str(path), node.lineno), _operation(source, kind, node))
     if len(found) > 1:
         rules = [rule for rule in RULES if rule.symptom in _SYMPTOMS]
-        risky = {(one.file, one.line) for one in review_files(files, rules=rules).violations}
+        risky = {(one.file, one.line) for one in review_files([*files], rules=rules).violations}
         found = {place: one for place, one in found.items() if place in risky}
     if len(found) == 1:
         return {**flight, **next(iter(found.values())), "op": flight.get("op", "")}

@@ -24,6 +24,7 @@ from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.finding import Finding
 from labbook.model.run import Change, Run
+from labbook.model.run_code import source_path
 from labbook.model.run_fields import parse_command
 from labbook.model.run_json import run_to_json
 from labbook.model.symptom import Symptom
@@ -84,7 +85,7 @@ def _read_code(run: Run) -> list[str]:
     texts = []
     for name in list(dict.fromkeys([run.script, *run.sources, *frames, *places]))[:_MAX_FILES]:
         with suppress(OSError, RuntimeError, ValueError):
-            file = Path(run.cwd).expanduser() / Path(name).expanduser()
+            file = Path(run.cwd).expanduser() / source_path(run, name)
             if file.stat().st_size <= _MAX_BYTES:
                 texts.append(written_code(name, file.read_text("utf-8", "replace")))
     return texts

@@ -289,6 +289,7 @@ class Run:
         signal: Name of the signal that ended the command ("SIGKILL"), or "".
         project: The project of the code, if it is not the notebook's own; see `labbook.capture.project`.
         sources: Files of the user's code that the run loaded, the main program first; empty if unknown.
+        copies: Source file -> a copy as of the start, if one was edited meanwhile.
         packages: Installed top-level modules that the run loaded; empty if unknown.
         sweep: Name of the sweep that the run is a trial of, or "".
         script: The program in the command, relative to the code's root ("train.py"), used to find earlier runs.
@@ -337,6 +338,7 @@ class Run:
     arguments: tuple[Arguments, ...] = ()
     configs: tuple[ConfigFile, ...] = ()
     sources: tuple[str, ...] = ()
+    copies: Mapping[str, str] = field(default_factory=dict, repr=False, metadata={"stored": False})
     packages: tuple[str, ...] = ()
     series: tuple[Series, ...] = ()
     exceptions: tuple[CaughtException, ...] = ()

@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from labbook.capture.code.code_at_start import write_code_at_start
+from labbook.capture.code.working_tree import PATCH_FILE
 from labbook.capture.context import CaptureContext
 from labbook.model.events.process_kinds import FileItem
 from labbook.model.events.training_kinds import FrameworkImported, Step
 from labbook.model.message import as_data, message
-from labbook.model.run import Facts, FileUse, Framework, Process, Run
+from labbook.model.run import Facts, FileUse, Frame, Framework, Process, Run
+from labbook.model.run_code import source_path
 from labbook.model.run_files import Artifact
 from labbook.probe.redaction.redactor import Redactor
 from labbook.record.kept_files import file_items, keep_files
@@ -24,6 +27,35 @@ from labbook.record.run_from_journal.successive_trainings import successive_trai
 from labbook.store.journal import Journal, ProcessEvents
 from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside
+
+
+def add_code_at_start(run: Run, journal: Journal, attachments: Path, redactor: Redactor) -> Run:
+    """Adds copies of the source files as they were at the start, and quotes lines of tracebacks from these.
+
+    Args:
+        attachments: Folder of the patch of its code.
+    """
+    code = journal.read(journal.paths.before).get("code") or {}
+    sources = {Path(name).expanduser(): name for name in run.sources}
+    copies = write_code_at_start(sources, code, attachments / PATCH_FILE, run.started, journal.paths.code)
+    if not copies:
+        return run
+    run = replace(run, copies={sources[file]: str(copy) for file, copy in copies.items()})
+    exceptions = tuple(
+        replace(one, frames=tuple(_quote_at_start(frame, run, redactor) for frame in one.frames))
+        for one in run.exceptions
+    )
+    return replace(run, exceptions=exceptions)
+
+
+def _quote_at_start(frame: Frame, run: Run, redactor: Redactor) -> Frame:
+    if frame.file not in run.copies:
+        return frame
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = source_path(run, frame.file).read_text("utf-8", "replace").splitlines()
+    line = lines[frame.line - 1].strip() if 0 < frame.line <= len(lines) else ""
+    return replace(frame, source=redactor.text(line))
 
 
 def add_captured(

@@ -7,6 +7,7 @@ only the journal, the notebook and the code's repository; repeating it gives the
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -20,7 +21,7 @@ from labbook.fixes.propose_fix import propose_fix, propose_trial_fix
 from labbook.model.message import message_of
 from labbook.model.run import Console, Facts, Run
 from labbook.record.background_processes import note_background
-from labbook.record.captured_facts import add_captured, capture_context, separate_results_of_code
+from labbook.record.captured_facts import add_captured, add_code_at_start, capture_context, separate_results_of_code
 from labbook.record.end_summary import FinishedRun, path_from
 from labbook.record.jobs.job_console import read_consoles
 from labbook.record.kept_files import add_lineage, file_items
@@ -112,6 +113,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     if not trials:
         processes, trials = split_processes(journal, recorded, console, redactor)
     run = build_run(start, end, processes, console)
+    run = add_code_at_start(run, journal, notebook.paths.attachments(run.id), redactor)
     if not trials:
         run = add_printed_metrics(run, run.console.text)
     run = add_captured(notebook, journal, start, run, processes, redactor, recorded)
@@ -136,6 +138,7 @@ def finalize(notebook: Notebook, journal: Journal, redactor: Redactor) -> Finish
     proposal = propose_fix(notebook, run) or propose_trial_fix(notebook, runs)
     outcome = _commit(notebook, run, [*entry_files(notebook, run.id, entry), *others], redactor)
     remember_run(notebook.paths, run)
+    shutil.rmtree(journal.paths.code, ignore_errors=True)
     journal.write(
         journal.paths.done,
         {

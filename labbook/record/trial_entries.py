@@ -85,6 +85,7 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
         arguments=params + own.arguments + tuple(each for each in run.arguments if each not in own.arguments),
         series=own.series + results,
         sources=run.sources,
+        copies=run.copies,
         packages=run.packages,
         captured={**{name: run.captured[name] for name in _SHARED if name in run.captured}, "trial": facts},
     )

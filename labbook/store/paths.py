@@ -196,6 +196,8 @@ class JournalPaths:
     """Folder of the event files of the probes, one per process."""
     console = _ChildPath("console")
     """Folder of the stored output."""
+    code = _ChildPath("code")
+    """Folder of the source files as they were at the start; exists while the entry is written."""
     artifacts = _ChildPath("artifacts.jsonl")
     """`artifacts.jsonl`: calls of `labbook.keep()` whose files were copied while the command ran."""
     resources = _ChildPath("resources.jsonl")
