@@ -146,7 +146,7 @@ def steps_even(run: Run, signals: Signals) -> Outcome | None:
         much = len(slowest) > 10 and sum(values[i] for i in slowest) > 0.3 * sum(values)
         every = _period(slowest) if much else 0
         # A policy that acts collects between its updates.
-        judged = signals.loop and len(signals.evaluations) < 0.5 * len(places) and not acts_in_environment(signals)
+        judged = signals.loop and len(signals.evaluations) < 0.5 * len(slowest) and not acts_in_environment(signals)
         if every and judged and every not in _epochs(signals):
             return Outcome("warn", observed, (message("health.step_time_outlier.period", steps=every),))
         return Outcome("note", observed) if slow_s > _WORTH_S else None
