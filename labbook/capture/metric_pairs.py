@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from labbook.capture.metric_names import (
@@ -60,6 +61,9 @@ _BEST_ROW = re.compile(r"\W*best(?:[ _][a-z]{1,20}){0,2}[ ]{0,3}[:=]{0,2}[ ]{0,3
 """The row of the best one of several: "best: {'lr': 0.1, 'val_loss': 0.07}"."""
 _NEAR = 200
 """Characters before a number that may say what it is of."""
+_WORD = re.compile(r"[^\W_]")
+_LINE_HEADING = re.compile(r"[^\w]{0,20}[A-Za-z]\w{0,20}(?:[ ][A-Za-z]\w{0,20}){0,2}[ ]?:[ ]{1,4}")
+"""Words before the metrics of a line: "Final: acc 0.9 f1 0.8"."""
 _WORD_BEFORE = re.compile(r"(?<![\w.'])([A-Za-z]\w{0,30}?)(?:'s)?[ ]\Z")
 _PART_OF_LOSS = re.compile(
     r"rec|recon\w*|kld?|adv\w*|aux\w*|commit\w*|content|style|percept\w*|physics|pde|policy|value|actor|critic|box|obj|mask",
@@ -164,7 +168,9 @@ class _NamedValues:
         variant = _VARIANT.match(line)
         named = variant[1].lower() if variant is not None else ""
         self._variant = f"{named}_" if named and named not in AVERAGES else ""
-        for match in _PAIR.finditer(line):
+        matches = list(_PAIR.finditer(line))
+        self._is_whole = _has_only_metrics(line, matches)
+        for match in matches:
             self._read(match)
 
     def _read(self, match: re.Match[str]) -> None:
@@ -180,10 +186,9 @@ class _NamedValues:
             self._read_unknown(match)
             return
         name, is_strong = named
-        is_alone = match.group().strip() == line.strip(" \t-=*#>")
         follows = bool(self.values) and bool(_LISTED.fullmatch(line, self._end, start))
         is_reward = self.is_placed and metric_kind(name).quantity == "reward"  # those of CartPole are whole numbers
-        value = _value(match, strong=is_strong, placed=self._is_headed or is_alone or follows, whole=is_reward)
+        value = _value(match, strong=is_strong, placed=self._is_headed or self._is_whole or follows, whole=is_reward)
         if value is None:
             return
         if not self.is_placed and "mean" not in name_words(name) and _SPREAD.match(line, match.end()):
@@ -244,6 +249,17 @@ class _NamedValues:
             full = f"{name.removesuffix('loss')}{word[1]}_loss"
         self._words_before.setdefault(full, word[1] if word is not None else "")
         return full
+
+
+def _has_only_metrics(line: str, matches: list[re.Match[str]]) -> bool:
+    """Whether a line has numbers behind names of metrics and nothing else; several may have a heading: "Final:"."""
+    begin, end = (matches[0].start(), matches[-1].end()) if matches else (0, 0)
+    gaps = [line[one.end() : other.start()] for one, other in pairwise(matches)]
+    before = line[:begin]
+    is_headed = len(matches) > 1 and bool(_LINE_HEADING.fullmatch(before))
+    has_words = any(_WORD.search(text) for text in (*gaps, line[end:], "" if is_headed else before))
+    is_named = all(metric_kind(match["name"]).quantity for match in matches)
+    return not has_words and (is_named or len(matches) == 1)
 
 
 def _split_of(match: re.Match[str]) -> str | None:

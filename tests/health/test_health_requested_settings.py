@@ -79,6 +79,7 @@ def test_outliers_that_take_the_time(ask, make_series):
     found = ask("step_time_outlier", saving, signals={"loop": {"steps": 300}})
     assert found.verdict == "warn" and found.evidence == ("one in every 8 steps",)
     assert ask("step_time_outlier", saving, signals={"loop": {"steps": 300}, "loaders": ({"batches": 8},)}) is None
+    assert ask("step_time_outlier", saving, signals={"loop": {"steps": 300}, "loaders": ({"length": 8},)}) is None
     noisy = [0.5 if i % 16 == 0 else 0.06 if i % 23 == 0 else 0.01 for i in range(300)]
     noisy = make_series("step_time_s", noisy)
     found = ask("step_time_outlier", noisy, signals={"loop": {"steps": 300}})

@@ -165,9 +165,10 @@ def _period(places: Sequence[int]) -> int:
     return common if times > 0.75 * len(places) and times > 0.8 * slots else 0
 
 
-def _epochs(signals: Signals) -> set[int]:
+def _epochs(signals: Signals) -> set[int | None]:
     """Lengths of the epochs that were seen: their ends are slow anyway."""
-    return {e.get("batches", 0) for e in signals.prints} | {e.get("batches", 0) for e in signals.loaders}
+    lengths = {e.get("length") for e in signals.loaders}  # of batches that are not followed
+    return lengths | {e.get("batches", 0) for e in (*signals.prints, *signals.loaders)}
 
 
 @check("step_time_drift", family="performance", tier=2, needs=("step_time_s",))
