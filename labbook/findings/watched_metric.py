@@ -140,7 +140,8 @@ def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | Non
     """Returns the series that the lines of a watched value print, and whether it is the negative; or `None`.
 
     A line is of the statement whose pattern begins first in it. Of statements one after the other, as those of the
-    phases of a training, the last one counts, else the one with most values.
+    phases of a training, those with the same words before the same call count together, else the last one; of others
+    the one with most values.
     """
     lines = text.splitlines()
     patterns = [(re.compile(printed.pattern), printed) for printed, _ in value.lines]
@@ -165,7 +166,13 @@ def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | Non
     ways = [one for one in ways if not one[0].is_copy] or ways
     if not ways:
         return _read_keys(value, text)
-    in_turn = all(one[2] < other[1] for one, other in pairwise(sorted(ways, key=lambda one: one[1])))
+    ways.sort(key=lambda one: one[1])
+    in_turn = all(one[2] < other[1] for one, other in pairwise(ways))
+    phases = [one for one in ways if one[0].in_loop]
+    if in_turn and len({(one[0].call, one[3].name, one[4]) for one in phases}) == 1 < len(phases) and phases[0][0].call:
+        values = [value for one in phases for value in one[3].values]
+        whole = Series.of_values(phases[0][3].name, "text", range(1, len(values) + 1), values, axis="number")
+        return downsample(whole, _SERIES_POINTS), phases[0][4]
     best = max(ways, key=lambda one: (one[0].in_loop, one[1] if in_turn else 0, len(one[3].values)))
     return best[3], best[4]
 
