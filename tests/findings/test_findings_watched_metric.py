@@ -242,6 +242,18 @@ for epoch in range(4):
     assert [list(s.values) for s in run.series if s.name == "hq"] == [[0.9, 0.7, 0.8]]
 
 
+def test_the_metric_of_a_training_that_had_ended_is_not_that_of_the_run(tmp_path):
+    code = """
+    for i in range(3): print(f"teacher epoch {i} test accuracy {acc(teacher):.2f}")
+    for i in range(3): print(f"student epoch {i} accuracy {acc(student):.2f} ema accuracy {acc(ema):.2f}")
+    print(f"done, accuracy of the student: {acc(ema):.2f}")
+    """
+    before = [f"teacher epoch {i} test accuracy 0.9{i}\n" for i in range(3)]
+    after = [f"student epoch {i} accuracy 0.5{i} ema accuracy 0.4{i}\n" for i in range(3)]
+    run = _run(tmp_path, code, "".join([*before, *after, "done, accuracy of the student: 0.42\n"]))
+    assert run.primary in ("ema_accuracy", "ema accuracy")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "values"),
     [("rel()", "rel()", (0.9, 0.5, 0.3, 0.1)), ("rel(teacher)", "rel(student)", (0.3, 0.1))],
