@@ -117,7 +117,7 @@ def has_split(name: str) -> bool:
 
 
 def _clean_name(text: str) -> str:
-    """Returns the name with `_` for blanks and without words for averages, except of rewards: single ones are printed."""
+    """Returns the name with `_` for blanks and without words for averages, but those of rewards."""
     words = re.split(r"[\s]+", text.strip())
     parts = [word for word in words if word.lower() not in AVERAGES]
     if 0 < len(parts) < len(words) and metric_kind(text).quantity == "reward":
