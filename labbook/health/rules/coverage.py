@@ -56,7 +56,6 @@ def loss_seen(run: Run, signals: Signals) -> Outcome:
     series = [s for s in found if s.rank in (None, 0)] or found
     if not series:
         return unobserved(explain_missing(run, "loss"))
-    series = list({(s.steps, s.values): s for s in reversed(series)}.values())[::-1]  # optimizers may share one loss
     return Outcome("ok", message("health.loss_seen.values", values=sum(max(s.count, len(s.values)) for s in series)))
 
 

@@ -71,7 +71,7 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     steps = max((len(s.values) for s in signals.phases.values()), default=0)
     parts = sum(times.values())
     if steps < 20 or parts <= 0:
-        return too_few_data(steps, 20)
+        return too_few_data(steps, 20, "health.too_few.timed_steps")
     wait = times.get("data", 0.0)
     longest = max(times, key=lambda name: times[name])
     # The medians of the phases do not add up to the median of the step, which is what the entry shows elsewhere, too.
