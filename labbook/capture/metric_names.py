@@ -117,8 +117,11 @@ def has_split(name: str) -> bool:
 
 
 def _clean_name(text: str) -> str:
-    """Returns the name with `_` for blanks and without words for averages."""
-    parts = [p for p in re.split(r"[\s]+", text.strip()) if p.lower() not in AVERAGES]
+    """Returns the name with `_` for blanks and without words for averages, but those of rewards."""
+    words = re.split(r"[\s]+", text.strip())
+    parts = [word for word in words if word.lower() not in AVERAGES]
+    if 0 < len(parts) < len(words) and metric_kind(text).quantity == "reward":
+        return "_".join(["average", *parts]).lower()
     name = "_".join(parts) or text.strip()
     return name.lower() if name[:1].isupper() and name.isalpha() and not name.isupper() and _is_one_word(name) else name
 

@@ -69,6 +69,7 @@ _MOST_LABELS = 3
 _SOURCE_LINE = re.compile(r'\s*File ".{0,400}", line \d+')
 _FLAG = re.compile(r"\w['\"]?[=:][ ]?(?:None|True|False)\b")
 _FLAGS = 3
+_SHARES = {"overlap", "accuracy", "f1", "area under curve"}
 _FEWEST_REPEATED = 3
 """Options with these values from which on a line is that of the options of a program. Source: chosen by us."""
 _MESSAGE = re.compile(r"\s*(?:[\w.]{1,80}(?:Error|Exception|Warning)\b|Namespace\(|usage:)")
@@ -240,17 +241,22 @@ def _drop_batch_points(points: _Points) -> _Points:
     return points.select(whole)
 
 
-def _drop_repeated_end(points: _Points) -> _Points:
-    """Returns the points without a last one that repeats that of its epoch, as "Final (epoch 80): f1 0.81" does."""
+def _drop_repeated_end(name: str, points: _Points) -> _Points:
+    """Returns the points without a last one that repeats that of its epoch, as "Final (epoch 80): f1 0.81" does.
+
+    Nor do percents after fractions count, as "Done, accuracy: 92.8%" does.
+    """
     *before, last = zip(points.values, points.places, strict=True)
-    is_repeated = any((value, place.epoch) == (last[0], last[1].epoch) for value, place in before)
-    if not is_repeated or len(before) < _FEWEST_REPEATED or last[1].step is not None or not last[1].is_named:
+    if len(before) < _FEWEST_REPEATED or last[1].step is not None:
         return points
-    return points.select(range(len(before)))
+    is_repeated = last[1].is_named and any((value, one.epoch) == (last[0], last[1].epoch) for value, one in before)
+    is_share = metric_kind(name).quantity in _SHARES and all(0 <= value <= 1 for value, _ in before)
+    is_other = is_repeated or (is_share and last[0] > 1 and not last[1].is_named)
+    return points.select(range(len(before))) if is_other else points
 
 
 def _series(name: str, points: _Points) -> Series:
-    points = _drop_repeated_end(_drop_batch_points(points))
+    points = _drop_repeated_end(name, _drop_batch_points(points))
     steps, axis = _steps(points)
     whole = Series.of_values(name, "text", steps, points.values, starts=_starts(points), axis=axis)
     return downsample(whole, _SERIES_POINTS)

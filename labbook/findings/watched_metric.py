@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labbook.capture.metric_names import data_split, has_split
+from labbook.capture.metrics_text import metrics_from_console
 from labbook.findings.code_checks import source_files
 from labbook.model.downsampling import downsample
 from labbook.model.metric_kinds import MetricGoal, metric_kind, name_words, named_metric
@@ -43,7 +45,7 @@ def add_watched_metric(run: Run, text: str) -> Run:
     for value in watched:
         if (found := _printed_series(value, text)) is None:
             continue
-        series, negative = found
+        series, negative, begin = found
         known = _find_known(run, series)
         if known is not None and len(series.values) == 1 < len(known.values):
             series = known  # of which the line at the end repeats one
@@ -55,21 +57,31 @@ def add_watched_metric(run: Run, text: str) -> Run:
             continue
         rest = tuple(s for s in run.series if s is not known and s.name != series.name)
         added = replace(run, series=(*rest, series))
-        if goal := _goal(added, value, series.name, negative=negative):
-            return _with_goal(added, goal, value.how)
+        past = _ended_before(added, series, text, begin)
+        if goal := _goal(added, value, series.name, negative=negative, past=past):
+            return _with_goal(added, goal, value.how, past)
     return run
 
 
-def _with_goal(run: Run, goal: MetricGoal, how: int) -> Run:
+def _ended_before(run: Run, series: Series, text: str, begin: int) -> list[str]:
+    """Returns the printed series whose last value is before the first one of another: those of the training before."""
+    printed = [s for s in run.series if s.source == "text" and len(s.values) > 1]
+    if len(series.values) < 2 or len(printed) < 2:
+        return []
+    later = {s.name: s for s in metrics_from_console("\n".join(text.splitlines()[begin:]))}
+    return [s.name for s in printed if s.name != series.name and s.name not in later]
+
+
+def _with_goal(run: Run, goal: MetricGoal, how: int, past: Sequence[str] = ()) -> Run:
     """Returns the run with a watched metric as its primary one."""
-    watched = {"metric": goal.metric, "direction": goal.direction, "how": how}
+    watched = {"metric": goal.metric, "direction": goal.direction, "how": how, **({"past": past} if past else {})}
     return replace(run, primary=goal.metric, direction=goal.direction, captured={**run.captured, "watched": watched})
 
 
 def add_watched_goal(run: Run) -> Run:
     """Adds the watched metric that is logged, where none that is printed is watched as surely."""
     watched = run.facts("watched")
-    if watched.get("how") == PRINTED_LAST and _is_held_out(run, watched["metric"]):
+    if watched.get("how") == PRINTED_LAST and _is_held_out(run, watched["metric"], watched.get("past", ())):
         rest = tuple(s for s in run.series if s.name != watched["metric"] or len(s.values) > 1)
         run = replace(run, series=rest, primary="", direction="", captured={**run.captured, "watched": {}})
     for value in _read_program(run)[0]:
@@ -84,15 +96,19 @@ def add_watched_goal(run: Run) -> Run:
     return run
 
 
-def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> MetricGoal | None:
-    """Returns the goal of a watched series; `None` if what another one says of the model counts more."""
+def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool, past: Sequence[str] = ()) -> MetricGoal | None:
+    """Returns the goal of a watched series; `None` if what another one says of the model counts more.
+
+    Args:
+        past: Series of a training that had ended before.
+    """
     kind = metric_kind(name)
     if says_nothing_of_model(name):
         return None
     is_loss = kind.quantity == "loss"
     if value.how == PRINTED_LAST and kind.is_training and (is_loss or kind.split):
         return None
-    if _is_held_out(run, name) and (
+    if _is_held_out(run, name, past) and (
         (is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > STOPPED and is_loss)
     ):
         return None
@@ -104,11 +120,11 @@ def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool) -> Metric
     return MetricGoal(name, direction or kind.direction)
 
 
-def _is_held_out(run: Run, name: str) -> bool:
+def _is_held_out(run: Run, name: str, past: Sequence[str]) -> bool:
     """Whether the names alone would choose another metric, of held-out data."""
     from labbook.report.series_choice import primary_series
 
-    others = tuple(s for s in run.series if s.name != name)
+    others = tuple(s for s in run.series if s.name not in (name, *past))
     by_name = primary_series(replace(run, series=others, primary="", direction=""))
     return bool(by_name) and not metric_kind(by_name).is_training
 
@@ -136,11 +152,12 @@ def _read_code(files: tuple[tuple[Path, int], ...]) -> tuple[list[WatchedValue],
     return find_watched_values([path for path, _ in files])
 
 
-def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | None:
-    """Returns the series that the lines of a watched value print, and whether it is the negative; or `None`.
+def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool, int] | None:
+    """Returns the series that the lines of a watched value print, whether it is the negative, and its first line.
 
     A line is of the statement whose pattern begins first in it. Of statements one after the other, as those of the
-    phases of a training, the last one counts, else the one with most values.
+    phases of a training, those with the same words before the same call count together, else the last one; of others
+    the one with most values.
     """
     lines = text.splitlines()
     patterns = [(re.compile(printed.pattern), printed) for printed, _ in value.lines]
@@ -165,9 +182,15 @@ def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool] | Non
     ways = [one for one in ways if not one[0].is_copy] or ways
     if not ways:
         return _read_keys(value, text)
-    in_turn = all(one[2] < other[1] for one, other in pairwise(sorted(ways, key=lambda one: one[1])))
+    ways.sort(key=lambda one: one[1])
+    in_turn = all(one[2] < other[1] for one, other in pairwise(ways))
+    phases = [one for one in ways if one[0].in_loop]
+    if in_turn and len({(one[0].call, one[3].name, one[4]) for one in phases}) == 1 < len(phases) and phases[0][0].call:
+        values = [value for one in phases for value in one[3].values]
+        whole = Series.of_values(phases[0][3].name, "text", range(1, len(values) + 1), values, axis="number")
+        return downsample(whole, _SERIES_POINTS), phases[0][4], phases[0][1]
     best = max(ways, key=lambda one: (one[0].in_loop, one[1] if in_turn else 0, len(one[3].values)))
-    return best[3], best[4]
+    return best[3], best[4], best[1]
 
 
 def _column_name(lines: list[str], number: int, match: re.Match[str]) -> str:
@@ -181,7 +204,7 @@ def _column_name(lines: list[str], number: int, match: re.Match[str]) -> str:
     return ""
 
 
-def _read_keys(value: WatchedValue, text: str) -> tuple[Series, bool] | None:
+def _read_keys(value: WatchedValue, text: str) -> tuple[Series, bool, int] | None:
     """Returns the series printed behind the key of a watched value, as `balanced=0.81`, of lines that begin alike."""
     for label, negative in value.labels:
         pattern = re.compile(rf"(?<!\w){re.escape(label)}['\"]?\s*[:=]\s*(?P<value>{NUMBER})(?![\w.]*\d)")
@@ -195,7 +218,7 @@ def _read_keys(value: WatchedValue, text: str) -> tuple[Series, bool] | None:
         if len(values := lines.get(begin, [])) > 1:
             split = data_split(begin)
             name = f"{split}/{label}" if split and not has_split(label) else label
-            return Series.of_values(name, "text", range(1, len(values) + 1), values, axis="number"), negative
+            return Series.of_values(name, "text", range(1, len(values) + 1), values, axis="number"), negative, 0
     return None
 
 

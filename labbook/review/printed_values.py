@@ -35,6 +35,7 @@ class PrintedValue:
         label: Words before the value, or "".
         in_loop: Whether a loop prints it.
         is_copy: Whether it prints another variable that was given the value, as the best one.
+        call: The call in the line that returns the value; "" where a variable has it.
         unit: "epoch", "step" or "" of the place.
     """
 
@@ -44,6 +45,7 @@ class PrintedValue:
     in_loop: bool
     unit: str = ""
     is_copy: bool = False
+    call: str = ""
 
 
 def bare_value(node: ast.expr) -> tuple[ast.expr, bool]:

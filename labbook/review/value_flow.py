@@ -66,7 +66,9 @@ class ValueFlow:
                 if not isinstance(part, ast.expr) or (alias := self._find_alias(where, part, aliases)) is None:
                     continue
                 if (printed := printed_value(where, node, parts, place)) is not None:
-                    lines.append((replace(printed, is_copy=alias[1]), alias[0]))
+                    bare = bare_value(part)[0]
+                    call = ast.unparse(bare) if isinstance(bare, ast.Call) else ""
+                    lines.append((replace(printed, is_copy=alias[1], call=call), alias[0]))
         for label, where, logged in self._logged:
             if (alias := self._find_alias(where, logged, aliases)) is not None:
                 labels.setdefault(label, alias[0])

@@ -13,6 +13,16 @@ def test_a_line_at_the_end_that_repeats_an_epoch_is_no_further_value(end):
 
 
 @pytest.mark.parametrize(
+    ("name", "end", "count"),
+    [("accuracy", "Done, accuracy: 72.50%", 3), ("reward", "Done, reward: 72.5", 4), ("accuracy", "accuracy: 0.7", 4)],
+)
+def test_percents_behind_fractions_are_no_further_value(name, end, count):
+    lines = [f"epoch {epoch}: {name}=0.{epoch + 4}0" for epoch in (1, 2, 3)]
+    (found,) = metrics_from_console("\n".join([*lines, end]))
+    assert len(found.values) == count
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [
         ("INFO: Validation Dice score: 0.{}12", "Validation_Dice"),

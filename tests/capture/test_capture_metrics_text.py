@@ -259,7 +259,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
 @in_one_test(
     ("text", "expected"),
     [
-        ("Episode 5\tLast reward: 9.00\tAverage reward: 8.50", {"Last_reward": [(5, 9.0)], "reward": [(5, 8.5)]}),
+        ("Episode 5\tLast reward: 9.0\tAverage reward: 8.5", {"Last_reward": [(5, 9.0)], "average_reward": [(5, 8.5)]}),
         ("Episode 5, Reward Sum 9.0.", {"reward": [(5, 9.0)]}),
         ("Episode 5\tReward 21\tAvg(20) 20.8", {"reward": [(5, 21.0)]}),
         ("Episode: 5, score: 200, epsilon: 0.9", {"score": [(5, 200.0)]}),

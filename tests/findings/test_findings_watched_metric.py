@@ -240,3 +240,32 @@ for epoch in range(4):
     noise = [f"report {('hq' + blank) * 80}"[:390]] * 20
     run = _run(tmp_path, code, "\n".join([*lines, *noise]))
     assert [list(s.values) for s in run.series if s.name == "hq"] == [[0.9, 0.7, 0.8]]
+
+
+def test_the_metric_of_a_training_that_had_ended_is_not_that_of_the_run(tmp_path):
+    code = """
+    for i in range(3): print(f"teacher epoch {i} test accuracy {acc(teacher):.2f}")
+    for i in range(3): print(f"student epoch {i} accuracy {acc(student):.2f} ema accuracy {acc(ema):.2f}")
+    print(f"done, accuracy of the student: {acc(ema):.2f}")
+    """
+    before = [f"teacher epoch {i} test accuracy 0.9{i}\n" for i in range(3)]
+    after = [f"student epoch {i} accuracy 0.5{i} ema accuracy 0.4{i}\n" for i in range(3)]
+    run = _run(tmp_path, code, "".join([*before, *after, "done, accuracy of the student: 0.42\n"]))
+    assert run.primary in ("ema_accuracy", "ema accuracy")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "values"),
+    [("rel()", "rel()", (0.9, 0.5, 0.3, 0.1)), ("rel(teacher)", "rel(student)", (0.3, 0.1))],
+)
+def test_the_lines_of_two_phases_count_together_where_one_call_gives_both_values(tmp_path, first, second, values):
+    code = f"""
+    for k in range(2):
+        print(f"[adam ] {{k:3d}} gap {{{first}:.1e}}")
+    for k in range(2):
+        print(f"[lbfgs] {{k:3d}} gap {{{second}:.1e}}")
+    print(f"final gap {{{second}:.1e}}")
+    """
+    text = "[adam ]   0 gap 9.0e-01\n[adam ]   1 gap 5.0e-01\n[lbfgs]   0 gap 3.0e-01\n[lbfgs]   1 gap 1.0e-01\n"
+    run = _run(tmp_path, code, text + "final gap 1.0e-01\n")
+    assert next(s.values for s in run.series if s.name == "gap") == values

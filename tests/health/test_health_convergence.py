@@ -213,6 +213,9 @@ def test_an_outlier_names_its_batch(ask, make_series):
     assert found.verdict == "warn" and found.where["step"] == 151 and found.evidence == ("batch 00ff",)
     values[150] = 1.2
     assert ask("loss_spike", make_series("loss", values), signals=signals) is None
+    task = [2 * math.exp(-(i % 100) / 10) * math.exp(random_.gauss(0, 0.1)) for i in range(200)]
+    task[100:103] = 25.0, 17.0, 5.0
+    assert ask("loss_spike", make_series("loss", task)) is None  # the next task of several
 
 
 def test_alternation_plateau_and_nothing_left(ask, make_series):

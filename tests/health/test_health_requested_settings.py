@@ -147,6 +147,8 @@ def test_validation_with_gradients(ask):
     assert "36 batches in 3 phases" in ask("grad_enabled_in_validation", signals=signals()).observed
     assert ask("grad_enabled_in_validation", signals=signals(grad=False)) is None
     assert ask("grad_enabled_in_validation", signals=signals(asked=True)) is None
+    assert ask("grad_enabled_in_validation", signals=signals(samples=12)) is None  # text of one sample
+    assert ask("grad_enabled_in_validation", signals=signals(samples=12, loader=1)).verdict == "warn"
 
 
 def test_a_run_that_stood_still(ask, make_series):

@@ -293,7 +293,8 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     """Whether rare steps had a loss far above all around them and above the beginning, from which it came back.
 
     Source: diagnosis catalogue, `loss_spike` (tier 2); robust z above 6 is common in heavy tails, so here 10 on the log
-    scale, 10 times the level and twice the beginning, in at most 5 % of the steps.
+    scale, 10 times the level and twice the beginning, in at most 5 % of the steps. A loss that stays above 10 times the
+    level before has a new task to learn.
     """
     loss = training_loss(run, signals)
     if isinstance(loss, Message):
@@ -309,7 +310,10 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     found = [
         i for i in range(21, len(values) - 1) if residuals[i] > max(10 * noise, math.log(10)) and values[i] > 2 * begin
     ]
-    if not found or len(found) > max(1, len(values) // 20):
+    if len(found) > max(1, len(values) // 20):
+        return None
+    found = [i for i in found if median(logs[i + 1 : i + 11]) <= median(logs[i - 10 : i]) + math.log(10)]
+    if not found:
         return None
     step = loss.steps[found[0]]
     batch = next((b.get("print", "") for b in signals.batches if b.get("step", 0) == step), "")

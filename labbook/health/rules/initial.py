@@ -92,7 +92,10 @@ def _judge_first(run: Run, signals: Signals, loss: LossCall) -> Outcome | None:
     parent = _resumed_loss(run)
     if parent is not None and not is_sum:
         return _judge_resumed(run, first, chance, parent, loss)
-    observed = message("health.init_loss_off.loss", loss=first)
+    # A sum over some of the targets, or one of several terms, is none of the values in the table of metrics.
+    key = "loss" if is_the_whole_loss(run, signals, loss) else "part"
+    place = {"function": loss.get("fn", ""), "line": loss.get("line", "")} if key == "part" else {}
+    observed = message(f"health.init_loss_off.{key}", loss=first, **place)
     training, later = _worst_later_training(run, signals, loss)
     if later > max(first, chance):
         first, observed = later, message("health.init_loss_off.training", loss=later, training=training + 1)

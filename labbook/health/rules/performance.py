@@ -11,6 +11,7 @@ from labbook.health.evidence.measurements import finite_points, process_series, 
 from labbook.health.evidence.training_kind import acts_in_environment
 from labbook.health.evidence.trend_tests import mann_kendall, median, robust_deviation, theil_sen
 from labbook.model.check import Outcome, check
+from labbook.model.events.training_kinds import Evaluation
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.series import join_series
@@ -70,7 +71,7 @@ def data_are_ready(run: Run, signals: Signals) -> Outcome | None:
     steps = max((len(s.values) for s in signals.phases.values()), default=0)
     parts = sum(times.values())
     if steps < 20 or parts <= 0:
-        return too_few_data(steps, 20)
+        return too_few_data(steps, 20, "health.too_few.timed_steps")
     wait = times.get("data", 0.0)
     longest = max(times, key=lambda name: times[name])
     # The medians of the phases do not add up to the median of the step, which is what the entry shows elsewhere, too.
@@ -282,18 +283,24 @@ def workers_fit(run: Run, signals: Signals) -> Outcome | None:
 
 @check("grad_enabled_in_validation", family="performance", tier=1, needs=("evaluations",))
 def validation_without_gradients(run: Run, signals: Signals) -> Outcome | None:
-    """Whether validation phases recorded graphs that were never used, over more than 10 batches.
+    """Whether evaluation phases recorded graphs that were never used, over more than 10 batches.
 
     Source: a logical invariant (tier 1). Not judged where a model is trained in evaluation mode: its training forwards
-    look the same. Attacks ask for gradients.
+    look the same. Attacks ask for gradients. Single samples without a loader or a loss are generated: they cost little.
     """
     graphs = [e for e in signals.evaluations if e.get("grad") and not e.get("training") and not e.get("asked")]
-    wasteful = [e for e in graphs if e.get("batches", 0) >= 2]
+    wasteful = [e for e in graphs if e.get("batches", 0) >= 2 and not _is_generation(e)]
     batches = sum(e.get("batches", 0) for e in wasteful)
     if batches <= 10 or signals.loop.get("backward_in_eval", {}).get("count", 0):
         return None
     observed = message("health.grad_enabled_in_validation.batches", batches=batches, phases=len(wasteful))
     return Outcome("warn", observed)
+
+
+def _is_generation(phase: Evaluation) -> bool:
+    return (
+        0 < phase.get("samples", 0) <= phase.get("batches", 0) and phase.get("loader") is None and not phase.get("loss")
+    )
 
 
 @check("find_unused_parameters_needless", family="performance", tier=1, whole=True)

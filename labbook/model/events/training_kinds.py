@@ -65,6 +65,7 @@ class Optimizer(Event, total=False):
     dropout: list[Finite]
     shared: tuple[Count, Count]
     thread: Count
+    line: str
     trial: Count
 
 

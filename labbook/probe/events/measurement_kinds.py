@@ -131,7 +131,7 @@ LOOP = "loop"
 keyed by the number of the optimizer as text; those that would be empty are left out; lists of names <= 100.
 - `optimizers`: constructed so far. `backwards`: `backward` and `autograd.grad`. `forwards`: of outermost models;
   `raised`: those in training mode that ended in an exception (torch).
-  `of_others`: those without gradients that are of models which are not, or no longer, trained: teachers.
+  `of_others`: steps with forwards of models that are not, or no longer, trained: teachers.
   `small`: those with gradients of at most a quarter of the samples that the model was last trained on, `compared`:
   the steps in which they were counted: a policy that acts. `chained`: of the `looked` ones with gradients, those with
   inputs that were all computed with gradients, as by a solver. `forwards_lonely`: training

@@ -120,7 +120,7 @@ weight_decay, in which groups differ. `trains`: number of its model, in the orde
 model share it. `root`: class of that model, "" where none is found. `tensors`: how many parameters the optimizer has.
 `dropout`: the different rates of the dropout modules of that model. `parameters`, `trainable`: elements of the model;
 `shared`: those of both kinds that the model of an earlier optimizer has, too; without any it is left out.
-`thread`: identifier of a thread that is not the main one."""
+`thread`: identifier of a thread that is not the main one. `line`: line of the program that made the step."""
 
 STEP = "step"
 """One optimizer step, or a window of `n` consecutive ones; in a static graph, a run of a program with an optimizer.

@@ -95,6 +95,7 @@ class LoopCounts:
         self.backwards_asked = 0
         self.train_grad = self.train_nograd = self.eval_grad = self.eval_nograd = 0
         self.of_others = self.raised = 0
+        self._other_step = None
         self.small = self.compared = 0
         self.looked = self.chained = 0
         self.losses_open = 0
@@ -166,9 +167,17 @@ class LoopCounts:
                 self._opens[key] = self._opens.get(key, 0) + 1
             self._open.clear()
 
-    def trains_another(self, model):
+    def trains_another(self, model, step):
         """Whether only other models ran in training mode since the last backward: a teacher judges what one trains."""
-        return bool(self._open) and model not in self._open
+        if not self._open or model in self._open:
+            return False
+        self.calls_other(step)
+        return True
+
+    def calls_other(self, step):
+        """Count a step in which a model was called that it does not train."""
+        self.of_others += step != self._other_step
+        self._other_step = step
 
     def backward_mode(self, training, stochastic):
         """Count the mode of the model at the beginning of a backward."""

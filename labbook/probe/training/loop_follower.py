@@ -15,6 +15,7 @@ from weakref import ref
 from ..events.protocol import OPTIMIZER, STATE
 from ..process.process_info import is_launcher
 from ..process.stall_watchdog import StallWatchdog
+from .call_site import line_of, user_frame
 from .step_recorder import Budget, StepRecorder
 from .updates_by_hand import TYPE
 
@@ -182,6 +183,7 @@ class Training:
             fields["type"] = TYPE if optimizer is self.by_hand else fields["type"] + how
             if threading.current_thread() is not threading.main_thread():
                 fields["thread"] = threading.get_ident()
+            fields["line"] = line_of(user_frame())
             self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
 
     def _new_recorder(self, owner):

@@ -52,7 +52,8 @@ class ModelRoles:
         if last is None or root is last or monitor.step - self.steps.get(root.index, -RECENT) <= RECENT:
             return False
         other = not 0 < count * FEWER <= self._samples
-        monitor.loop.of_others += other
+        if other:
+            monitor.loop.calls_other(monitor.step)
         return other
 
     def _compare(self, loop, index, samples):

@@ -163,7 +163,7 @@ class TrainingMonitor:
         stochastic = root.has_stochastic_in(training)
         self.inspector.release()
         if grad:
-            other = self.loop.trains_another(root.index)  # a teacher, or a network that judges
+            other = self.loop.trains_another(root.index, self.step)  # a teacher, or a network that judges
             self.last_root = self.last_root if other else root
             self.inspector.flight_recorder.on_forward(root, args, kwargs, batch)
             if self.dense and not self.loop.train_grad:  # it may be trained in this mode

@@ -112,7 +112,7 @@ class StepSampler:
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
         what = (
-            "details of %d optimizer steps, such as gradient norms (unless a clipping call gives them)"
+            "details of %d calls of optimizer.step(), such as gradient norms (unless a clipping call gives them)"
             % self.unfollowed
         )
         reason = "steps are short: after the first ones, %d of each %d are followed in full" % (AWAKE, ROUND)

@@ -96,7 +96,7 @@ def _includes_options(other: Arguments, parsed: Arguments, is_later: bool) -> bo
 
 
 def _as_run(found: Sequence[Arguments]) -> list[Arguments]:
-    """Returns parsed options with the values of a variable that has all their names; that one is left out.
+    """Returns parsed options with the values of a variable that has all their names; it keeps what else it has.
 
     A variable that holds the result of a parser says nothing about that of another one.
     """
@@ -104,18 +104,18 @@ def _as_run(found: Sequence[Arguments]) -> list[Arguments]:
     results = [a.values for a in found if a.source not in _VARIABLES]
     changed_later = [a for a in variables if a.values not in results]
     rows: list[Arguments] = []
-    used: list[Arguments] = []
+    used: set[tuple[int, str]] = set()
     for parsed in (a for a in found if a.source not in _VARIABLES):
         later = next((v for v in changed_later if _is_made_of(v.values, parsed.values)), None)
         if later is None:
             rows.append(parsed)
             continue
-        names = parsed.values if later in used else later.values
         changed = {name for name, value in parsed.values.items() if later.values[name] != value}
         unchanged = tuple(name for name in parsed.unchanged if name not in changed)
-        rows.append(replace(parsed, values={name: later.values[name] for name in names}, unchanged=unchanged))
-        used.append(later)
-    return [*rows, *(v for v in variables if v not in used)]
+        rows.append(replace(parsed, values={name: later.values[name] for name in parsed.values}, unchanged=unchanged))
+        used |= {(id(later), name) for name in parsed.values}
+    rest = [replace(v, values={n: value for n, value in v.values.items() if (id(v), n) not in used}) for v in variables]
+    return [*rows, *(v for v in rest if v.values)]
 
 
 def _is_made_of(values: Mapping[str, Any], parsed: Mapping[str, Any]) -> bool:

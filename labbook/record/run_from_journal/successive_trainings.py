@@ -236,11 +236,15 @@ def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
     """Returns the phases of a program that trains with one optimizer after another; empty for any other.
 
     Returns:
-        `count`: how many, at least 2. `series`: the name of the series with the loss of the last one.
+        `count`: how many, at least 2. `series`: the name of the series with the loss of the last one. `several`:
+        whether a later one trains another model than the first one.
     """
     trained = next((process for process in processes if process.events_of_kind(Step)), None)
     phases = phases_in_turn(trained) if trained is not None else []
-    return {"count": len(phases), "series": "loss" + phases[-1].suffix} if len(phases) > 1 else {}
+    if len(phases) < 2:
+        return {}
+    several = any(phase.models - phases[0].models for phase in phases)
+    return {"count": len(phases), "series": "loss" + phases[-1].suffix, "several": several}
 
 
 def _find_reported_metric(

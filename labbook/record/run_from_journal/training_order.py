@@ -160,10 +160,11 @@ def _differ_in_options_only(found: Sequence[Training]) -> bool:
 def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     """Returns the phases of each training if there are several, and each trains a new model after the one before.
 
-    All train models of the same classes, and of the same sizes where a model is called while another one is trained: a
-    teacher and its student are no repeated training. Models of other classes are compared where one function trains all
-    of them. A model that goes on where the one before ended, from its checkpoint, belongs to the same training. A phase
-    of one or two steps beside a longer one is none: a test of the installation.
+    One line of the program makes the steps of all: a teacher and its student, or an encoder and the classifier on it,
+    are no repeated training. All train models of the same classes, and of the same sizes where a model is called in the
+    steps of another one. Models of other classes are compared where one function trains all of them. A model that goes
+    on where the one before ended, from its checkpoint, belongs to the same training. A phase of one or two steps beside
+    a longer one is none: a test of the installation.
     """
     found: list[list[Phase]] = []
     loads, counts = times_of_model_loads(process), count_steps(process)
@@ -179,13 +180,22 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     kinds = {_kind_of(each) for each in found}
     are_alike = (len(kinds) == 1 or _has_one_loss_line(process)) and not any("" in kind for kind in kinds)
     sizes = {tuple(o.get("parameters", 0) for phase in each for o in phase.optimizers) for each in found}
-    if max(len(sizes), len(kinds)) > 1 and any(
-        loop.get("forwards", {}).get("of_others", 0) for loop in process.events_of_kind(Loop)[-1:]
-    ):
+    others = max(
+        (loop.get("forwards", {}).get("of_others", 0) for loop in process.events_of_kind(Loop)[-1:]), default=0
+    )
+    if max(len(sizes), len(kinds)) > 1 and 2 * others >= min(counts.values(), default=1):
+        return []
+    if len({tuple(_line_of(o) for phase in each for o in phase.optimizers) for each in found}) > 1:
         return []
     models = [set().union(*(phase.models for phase in each)) for each in found]
     are_new = sum(map(len, models)) == len(set().union(*models))
     return found if len(found) > 1 and are_new and are_alike else []
+
+
+def _line_of(optimizer: Optimizer) -> str:
+    """Returns the line of the program that steps an optimizer; "" in a notebook, where a cell may run again."""
+    line = optimizer.get("line", "")
+    return "" if line.startswith("In[") else line
 
 
 def _has_one_loss_line(process: ProcessEvents) -> bool:

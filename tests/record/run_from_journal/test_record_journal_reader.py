@@ -288,10 +288,9 @@ def test_options_that_the_program_changed_have_the_values_that_it_trained_with()
         {"k": "arguments", "source": "dict", "name": "args", "values": {"lr": 0.025, "b": 8, "device": "cpu"}},
     ]
     run = build_run({"id": "r"}, {"code": 0}, [ProcessEvents("p", tuple(map(read_event, events)))], Console())
-    (only,) = run.arguments
-    assert (only.source, dict(only.values), only.unchanged) == (
-        "argparse", {"lr": 0.025, "b": 8, "device": "cpu"}, ("b",)
-    )  # fmt: skip
+    options, own = run.arguments
+    assert (options.source, dict(options.values), options.unchanged) == ("argparse", {"lr": 0.025, "b": 8}, ("b",))
+    assert (own.name, dict(own.values)) == ("args", {"device": "cpu"})
 
 
 @pytest.mark.parametrize("variables", [[], [{"config": "c.yaml", "lr": 0.1, "b": 8}]])
