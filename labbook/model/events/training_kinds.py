@@ -158,6 +158,7 @@ class LossCall(Event, total=False):
     reduction: str
     items: Count
     weight: bool
+    class_weights: list[float]
     soft: bool
     ignored: Finite
     ignore_index: int

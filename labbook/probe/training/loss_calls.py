@@ -52,7 +52,8 @@ class LossCallSite:
 
         Args:
             facts: `input` and `target` ({`shape`, `dtype`, `min`, `max`}), `classes`, `reduction`, `items`, `weight`,
-                `soft`, `ignored` and `targets` (counts), and booleans or counts for the names in `_COUNTED`.
+                `class_weights`, `soft`, `ignored` and `targets` (counts), and booleans or counts for the names in
+                `_COUNTED`.
             value: The result, `None` if unknown. A call on nothing, as of a mask that chose no sample, shows nothing
                 of the others.
         """
@@ -61,7 +62,7 @@ class LossCallSite:
         self.observed += 1
         for name in ("input", "target"):
             self._kind(name, facts.get(name))
-        for name in ("classes", "reduction", "weight", "soft", "ignore_index", *_OF_TRIPLETS):
+        for name in ("classes", "reduction", "weight", "class_weights", "soft", "ignore_index", *_OF_TRIPLETS):
             if facts.get(name) is not None:
                 self._facts[name] = facts[name]
         if value is not None and self._first is None:
@@ -119,6 +120,7 @@ class LossCallSite:
             "reduction": self._facts.get("reduction"),
             "items": self._facts.get("items"),
             "weight": bool(self._facts.get("weight")),
+            "class_weights": self._facts.get("class_weights"),
             "soft": bool(self._facts.get("soft")),
             "ignored": self._ignored / self._targets if self._targets else 0.0,
             "ignore_index": self._facts.get("ignore_index"),
