@@ -145,8 +145,9 @@ class ValueRange(TypedDict, total=False):
 
 
 class LossCall(Event, total=False):
-    """Totals of the calls of a loss function from one line."""
+    """Totals of the calls of a loss function from one place in the code."""
 
+    call: Count
     fn: str
     line: str
     training: bool

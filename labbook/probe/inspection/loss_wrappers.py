@@ -87,7 +87,7 @@ class LossFunctions:
                 return None
             frame = user_frame()
             training = self.module.is_grad_enabled()
-            key = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+            key = None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_lasti)
             site = self.sites.find(function, key, training)
             if site is None:
                 site = self.sites.add(function, key, training, line_of(frame), monitor.step)
