@@ -183,6 +183,7 @@ class Training:
             if threading.current_thread() is not threading.main_thread():
                 fields["thread"] = threading.get_ident()
             self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
+        self.probe.begin_optimizer()
 
     def _new_recorder(self, owner):
         def notify(interval):
