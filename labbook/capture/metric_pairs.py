@@ -25,7 +25,7 @@ _NUMBER = (
 """A number; one of more than 15 digits is a diverged value with decimals, and no date or identifier."""
 _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{VARIANTS})[ ])?(?:{QUALIFIERS})[ ])?"
-    r"[A-Za-z_][\w./@-]{0,60}"
+    r"(?:\d{1,3}-?(?=nn))?[A-Za-z_][\w./@-]{0,60}"
     r"|[\u4e00-\u9fff]{1,16})"
     rf"(?:[ ](?:sum|mean|avg|average|value|(?P<score>score)))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
     rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"
@@ -38,9 +38,9 @@ _PAIR = re.compile(
 )
 _ANY_SPLIT = "|".join(sorted(SPLITS, key=len, reverse=True))
 _SPLIT_PAIR = re.compile(
-    rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})"
+    rf"(?<![\w./\\-])(?P<name>{_ANY_SPLIT})['\"]?"
     rf"(?P<separator>[ \t]*[:=][ \t]*|[ \t]+)"
-    rf"(?P<number>\d{{1,40}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|\s]|$))"
+    rf"(?P<number>\d{{1,40}}\.\d{{1,20}}(?:[eE][-+]?\d{{1,3}})?|nan)(?=%?(?:[,;|}}\s]|$))"
     r"(?![ \t]?(?:s|secs?|seconds|ms|min|hours?)\b)",
     re.IGNORECASE,
 )
@@ -81,7 +81,8 @@ _PHRASE = re.compile(
 )
 """A percentage behind what it is of: "Accuracy of the network on the 10000 test images: 54 %"."""
 _PLACED = re.compile(
-    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep(?:\W|\d)",
+    r"(?:episode|epoch|step|iter|update|round)\w{0,9}\W|\bep(?:\W|\d)"
+    r"|\A\s{0,8}\[(?!rank|worker|gpu|node|pid)[a-z]{2,20}[ ]\d{1,9}(?:/\d{1,9})?\]",  # "[probe 5] ..."
     re.IGNORECASE,
 )
 _AVERAGE = re.compile(rf"[ \t]{{0,3}}\([ \t]{{0,12}}(?P<number>{_NUMBER})\)")
@@ -134,9 +135,9 @@ def read_line(line: str) -> LineMetrics:
     is_beside = pairs.is_counted and bool(values)
     is_sure = pairs.is_placed and (len(splits) > 1 or ("loss" in values and "train" not in splits))
     unsure = pairs.unsure.union(() if is_sure else splits)
-    return LineMetrics(
-        [*values.items(), *(splits.items() if len(splits) > 1 or is_beside else ())], pairs.running, unsure
-    )
+    # "{'epoch': 3, 'val': 0.71}"
+    is_read = len(splits) > 1 or is_beside or (pairs.is_placed and "train" not in splits)
+    return LineMetrics([*values.items(), *(splits.items() if is_read else ())], pairs.running, unsure)
 
 
 class _NamedValues:

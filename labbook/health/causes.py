@@ -54,6 +54,7 @@ ORDER = (
     "target_not_detached",
     "target_network_never_updated",
     "label_constant",
+    "class_weights_inverted",
     "conflicting_labels",
     "batches_sorted_by_label",
     "same_batch_every_step",

@@ -13,7 +13,7 @@ QUANTITIES: tuple[tuple[str, str, str], ...] = (
     ("overlap", "max", "iou miou dice pq 交并比"),
     ("accuracy", "max", "acc accuracy top top1 top5 correct oa 准确率 正确率 准确度"),
     ("f1", "max", "f1 fscore fbeta hmean"),
-    ("area under curve", "max", "auc auroc roc"),
+    ("area under curve", "max", "auc auroc roc cindex concordance"),
     ("precision and recall", "max", "precision recall sensitivity specificity hit hits 精确率 召回率 命中率 精度"),
     ("text overlap", "max", "bleu sacrebleu rouge meteor cider chrf"),
     ("image likeness", "max", "psnr ssim pesq stoi"),
@@ -74,6 +74,7 @@ _WHOLE = re.compile(r"[A-Za-z]+\d*|\d+|[\u4e00-\u9fff]+")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*")
 _OVER_OVERLAPS = re.compile(r"50\D{1,2}95")
 """In the name of an average precision that is a mean over overlaps, as `mAP50-95`."""
+_C_INDEX = re.compile(r"(?<![A-Za-z])c[-_ ]index(?![A-Za-z])", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"\.(?:opt|group)\d+")
 
 
@@ -116,7 +117,7 @@ class MetricGoal:
 
 def name_words(name: str) -> tuple[str, ...]:
     """Returns the words of a metric's name in lower case: "val", "acc" of `val/acc`, `valAcc` and `val_acc`."""
-    bare = _OPTIMIZER.sub("", name)
+    bare = _C_INDEX.sub("cindex", _OPTIMIZER.sub("", name))
     head, slash, tail = bare.rpartition("/")
     if slash and head.partition("#")[0].endswith((".py", ".ipynb")):
         bare = tail

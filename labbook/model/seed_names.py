@@ -9,11 +9,13 @@ LATER = ", later"
 
 
 def describe_seeds(seeds: Mapping[str, object]) -> list[str]:
-    """Returns generators with their seeds: "torch 0", "numpy 3"; with one of a later step "torch 0 → 4".
+    """Returns generators with their seeds: "torch 0", "random 3" (of Python); with one of a later step "torch 0 → 4".
 
     Args:
         seeds: Generator -> seed, `None` where numbers were drawn without one; see `probe/events/protocol.py`.
     """
+    # "python 3" would be a version.
+    seeds = {"random" + name[6:] if name.startswith("python") else name: value for name, value in seeds.items()}
     later = {name[: -len(LATER)]: value for name, value in seeds.items() if name.endswith(LATER) and value is not None}
     known = {name: value for name, value in seeds.items() if not name.endswith(LATER) and value is not None}
     return [

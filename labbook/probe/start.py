@@ -90,6 +90,7 @@ class Probe:
         self._at_leaving = []
         self._after_fork = []
         self._at_steps = []
+        self._at_optimizers = []
         self._before_reading = []
         self._errors = {}
         self._unobserved = set()
@@ -174,6 +175,15 @@ class Probe:
     def at_steps(self, call):
         """Has `call(step)` called at steps 1, 2, 4, 8 ..."""
         self._at_steps.append(call)
+
+    def at_optimizers(self, call):
+        """Has `call()` called at the first step of each optimizer, for `begin_optimizer`."""
+        self._at_optimizers.append(call)
+
+    def begin_optimizer(self):
+        """Calls those who wait for the first step of an optimizer; each has a guard of its own."""
+        for call in self._at_optimizers:
+            call()
 
     def before_reading(self, call):
         """Has `call()`, which may set `step`, called whenever somebody reads it."""

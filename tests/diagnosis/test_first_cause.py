@@ -22,6 +22,9 @@ dereferencing an invalid device pointer.] (at /paddle/paddle/fluid/platform/devi
 """
 
 
+STACKED = "stack expects each tensor to be equal size"
+
+
 def find_primary(text: str) -> Finding:
     found = diagnose(read_text(text), MATCHER).primary
     assert found is not None, text
@@ -92,6 +95,9 @@ def find_primary(text: str) -> Finding:
             "checkpoint_size_mismatch",
             1,
         ),
+        (f"RuntimeError: {STACKED}, but got [12, 17] at entry 0 and [12, 20] at entry 1", "collate_ragged", 2),
+        (f"RuntimeError: {STACKED}, but got [3, 32, 32] at entry 0 and [3, 30, 32] at entry 1", "collate_ragged", 1),
+        ("TypeError: Object of type Tensor is not JSON serializable", "json_not_serializable", 1),
         ("AttributeError: module 'torch' has no attribute 'compile'", "removed_api_used", 2),
         ("AttributeError: module 'numpy' has no attribute 'bool'.", "removed_api_used", 1),
     ],

@@ -84,9 +84,9 @@ CASES = [
     ("missing_output_activation", loss(not_probabilities=50), loss(not_probabilities=0), "rows that are no"),
     (
         "loss_broadcast",
-        loss(fn="mse_loss", broadcast=50, input={"shape": [32, 1]}, target={"shape": [32]}),
+        loss(fn="mse_loss", broadcast=50, observed=50, input={"shape": [32, 1]}, target={"shape": [32]}),
         loss(fn="mse_loss", broadcast=0),
-        "mse_loss got shapes [32, 1] and [32] in 50 calls",
+        "mse_loss got shapes [32, 1] and [32] in 50 of 50 inspected calls",
     ),
     (
         "seed_reset_in_loop",

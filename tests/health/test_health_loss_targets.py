@@ -204,3 +204,27 @@ def test_batches_with_targets_of_another_loss_do_not_count_as_its_classes(ask):
     later = batch(9, 2, {"0": 40, "1": 40, "2": 40})
     found = ask("class_imbalance", signals={"losses": (loss,), "batches": (earlier, later)})
     assert (found.verdict, found.observed) == ("ok", "3 classes, 33 % to 33 % of the 120 labels seen")
+
+
+@in_one_test(
+    ("counts", "weights", "verdict"),
+    [
+        ((970, 30), [1.0, 0.03], "warn"),
+        ((900, 60, 40), [0.9, 0.06, 0.04], "warn"),
+        ((30, 970), [0.06, 0.94], "warn"),
+        ((970, 30), [0.03, 1.0], None),
+        ((970, 30), [1.0, 0.3], None),  # on purpose: fewer false alarms
+        ((450, 450, 40), [1.0, 1.0, 0.5], None),  # a class of leftovers
+        ((600, 350, 50), [1.0, 0.0, 0.05], None),  # a class that is left out
+        ((800, 200), [0.8, 0.2], None),  # hardly skewed
+        ((97, 3), [1.0, 0.03], None),
+        ((970, 30), None, None),
+    ],
+)
+def test_weights_that_grow_with_the_counts_of_the_classes(ask, counts, weights, verdict):
+    seen = {"phase": "train", "epoch": 0, "loader": 0, "histogram": {str(k): n for k, n in enumerate(counts)}}
+    target = {"shape": [32], "min": 0, "max": len(counts) - 1}
+    call = {"fn": "cross_entropy", "line": "t.py:7", "training": True, "observed": 20, "classes": len(counts)}
+    weighted = {"losses": ({**call, "target": target, "weight": True, "class_weights": weights},)}
+    found = ask("class_weights_inverted", signals={**weighted, "prints": (seen,)})
+    assert (found and found.verdict) == verdict, found

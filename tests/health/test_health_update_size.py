@@ -236,7 +236,10 @@ def test_the_bound_of_all_updates_counts_the_large_first_ones(make_model, looks,
 
 def test_steps_that_changed_nothing_are_not_counted_as_changes(ask):
     signals = {"loop": {"unchanged": {"0": {"checked": 19, "unchanged": 8, "streak": 8}}}}
-    assert ask("step_changed_nothing", signals=signals).observed == "in 11 of 19 inspected steps"
+    assert (
+        ask("step_changed_nothing", signals=signals).observed
+        == "in 11 of 19 inspected steps with a gradient and a rate above 0"
+    )
 
 
 @in_one_test("check", ["grad_not_cleared", "step_changed_nothing"])
@@ -262,7 +265,9 @@ def test_some_steps_that_change_nothing_are_noted(ask):
     found = ask(
         "step_changed_nothing", signals={"loop": {"unchanged": {"0": {"checked": 20, "unchanged": 7, "streak": 7}}}}
     )
-    assert found.verdict == "note" and found.observed == "in 13 of 20 inspected steps"
+    assert (
+        found.verdict == "note" and found.observed == "in 13 of 20 inspected steps with a gradient and a rate above 0"
+    )
 
 
 def test_a_model_of_lookup_tables_has_no_matrix_whose_updates_are_judged(ask, make_model, looks):

@@ -62,6 +62,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "located": bool(evidence.ending.facts.get("where")),
         "first_axis": _differ_in_first_axis(values),
         "later_axis": _agree_in_first_axis(values, evidence.framework),
+        "few_axes": 0 < len(re.findall(r"\d+", values.get("a", ""))) < 3,
         "negative_index": values.get("v", "").startswith("-"),
     }
     met = {name for name, is_met in holds.items() if is_met} | _label_conditions(values)

@@ -175,9 +175,9 @@ def _judge_squared_error(run: Run, signals: Signals, loss: TrainingLoss) -> Outc
     last, level = share
     observed = message("health.loss_at_chance.variance", loss=last, variance=level)
     settled = mann_kendall(values[len(values) // 2 :]).falling > 0.01
-    if last > _LEFT * level and min(blocks(values, _BLOCKS)) > 0.9 * level and settled:
-        return Outcome("warn", observed)
-    return Outcome("ok", observed)
+    is_stuck = last > _LEFT * level and min(blocks(values, _BLOCKS)) > 0.9 * level and settled
+    expected = message("health.loss_at_chance.below_variance")
+    return Outcome("warn" if is_stuck else "ok", observed, expected=expected)
 
 
 def _label_entropy(signals: Signals, loss: TrainingLoss) -> list[float]:

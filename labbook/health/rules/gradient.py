@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
 from labbook.health.evidence.measurements import (
@@ -106,8 +107,19 @@ def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
         seen = times.get("checked") or _steps_of(run, signals, opt) or steps
         if none + zero >= _STREAK and none + zero >= 0.5 * seen:
             key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
-            return Outcome("fail", message(key, bad=none + zero, steps=seen, optimizer=optimizer_suffix(opt, empty)))
+            observed = message(key, bad=none + zero, steps=seen, optimizer=optimizer_suffix(opt, empty))
+            if (since := _stopped_at(process_series(run, signals, "grad_norm"))) is None:
+                return Outcome("fail", observed)
+            stopped = message("health.step_with_no_gradient.stopped", observed=observed, step=since)
+            return Outcome("fail", stopped, where={"step": since})
     return Outcome("ok", message("health.step_with_no_gradient.ok", steps=steps))
+
+
+def _stopped_at(norms: Sequence[Series]) -> int | None:
+    """The step of the first of at least 3 zeros at the end of the only series of gradient norms that were above 0."""
+    steps, values = finite_points(norms[0]) if len(norms) == 1 else ([], [])
+    begun = sum(1 for _ in takewhile(lambda norm: norm > 0, values))
+    return steps[begun] if begun and len(values) - begun >= _STREAK and not any(values[begun:]) else None
 
 
 def _was_zero(series: Sequence[Series]) -> bool:

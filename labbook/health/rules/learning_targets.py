@@ -20,7 +20,8 @@ from labbook.health.evidence.training_kind import (
     is_contrastive,
     training_losses,
 )
-from labbook.health.evidence.trend_tests import mann_kendall, median
+from labbook.health.evidence.trend_tests import mann_kendall, median, theil_sen
+from labbook.health.rules.data.labels import find_classifier, labels_of_loss
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.metric_kinds import metric_kind, name_words
@@ -324,3 +325,29 @@ def _largest_rms(layer: Module) -> float | None:
     looks = [row for step, row in layer.history if step >= _TRAINED][-_LOOKS:]
     values = [math.hypot(row.get("mean") or 0.0, row.get("std") or math.inf) for row in looks]
     return max(values) if len(values) == _LOOKS else None
+
+
+@check("class_weights_inverted", family="loop-bug", tier=2, needs=("losses",))
+def rare_classes_weigh_more(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the weights of the classes grow with their frequencies, as counts in place of their reciprocals do.
+
+    Source: torch.nn.BCEWithLogitsLoss, `pos_weight` is negatives / positives. Chosen by us: weights go with the
+    frequencies to the power of 2/3 to 3/2, and the frequencies differ 10 times. A single weight that is small on
+    purpose, as of a class of leftovers or for a better precision, is hardly as small as that.
+    """
+    loss, counts = find_classifier(signals), labels_of_loss(run, signals)
+    weights = {} if loss is None else dict(enumerate(loss.get("class_weights") or ()))
+    total = sum(counts.values())
+    if loss is None or total < 500 or {*map(str, weights)} != {*counts} or min(weights.values()) <= 0:
+        return None
+    shares = {name: counts[str(name)] / total for name in weights}
+    rare, frequent = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+    slope = theil_sen(*([math.log(of[name]) for name in shares] for of in (shares, weights)))
+    ends = [weights[rare], weights[frequent]]
+    is_inverted = ends == [min(weights.values()), max(weights.values())] and 2 / 3 <= slope <= 3 / 2
+    if not is_inverted or shares[frequent] < 10 * shares[rare]:
+        return None
+    facts = {"rare": rare, "rare_share": shares[rare], "rare_weight": weights[rare]}
+    facts |= {"frequent": frequent, "frequent_share": shares[frequent], "frequent_weight": weights[frequent]}
+    observed, line = message("health.class_weights_inverted.rising", **facts), loss.get("line", "")
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line))

@@ -295,6 +295,7 @@ def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
                 output=_shape_text(one),
                 target=_shape_text(other),
                 calls=loss.get("broadcast", 0),
+                seen=loss.get("observed", 0),
             )
             # Axes of 1 that were inserted on both sides are intended, as for all pairs of quantiles.
             intended = len(one) == len(other) and len(one) > 2

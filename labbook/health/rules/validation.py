@@ -55,11 +55,13 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     and 30 % above it; the rules on one epoch or on a gap of 0.1 fired on 10 of 12 healthy runs. A classifier that
     has memorised its training data while its validation loss was never below a quarter of the chance level, and has
     risen by a twentieth since, counts as well (chosen by us). Where the loss
-    is written by hand, its validation loss may be called a distance, as `val_rmse`.
+    is written by hand, its validation loss may be called a distance or a likelihood, as `val_rmse`.
     """
     losses = validation_losses(run, signals)
     if not losses and not training_losses(signals):
-        distances = (m for m in held_out_metrics(run) if is_held_out(m.name) and _DISTANCES & {*name_words(m.name)})
+        distances = (
+            m for m in held_out_metrics(run) if is_held_out(m.name) and {*_DISTANCES, "nll"} & {*name_words(m.name)}
+        )
         losses = next((m.values for m in distances), [])
     if len(losses) < 6:
         if not losses:
@@ -157,13 +159,14 @@ def _judge_accuracy(run: Run, signals: Signals) -> Outcome | None:
     judged, loss = _compare_with_majority(run, signals), training_loss(run, signals)
     if judged is not None:
         best, share, chance = judged
-        observed = message("health.below_trivial_baseline.accuracy", accuracy=best, majority=share)
         if chance > _CHANCE and _is_one_answer_of_one_column(run, signals):
             observed = message("health.below_trivial_baseline.one_column", accuracy=best, majority=share)
             return Outcome("warn", observed, advice=message("health.below_trivial_baseline.one_column_advice"))
         # A loss that weights the classes gives up right answers of the usual one for those of the others.
         is_weighted = best < 0.98 * share and any(one.get("weight") for one in training_losses(signals))
-        return Outcome("warn" if chance > _CHANCE and not is_weighted else "ok", observed)
+        if chance > _CHANCE and not is_weighted:
+            return Outcome("warn", message("health.below_trivial_baseline.no_better", accuracy=best, majority=share))
+        return Outcome("ok", message("health.below_trivial_baseline.accuracy", accuracy=best, majority=share))
     trained = signals.loop.get("steps", 0) >= _FEWEST_STEPS and is_single_classifier(signals)
     if isinstance(loss, Message) or not trained or not _guesses(run, signals, loss):
         return None

@@ -146,8 +146,9 @@ class ValueRange(TypedDict, total=False):
 
 
 class LossCall(Event, total=False):
-    """Totals of the calls of a loss function from one line."""
+    """Totals of the calls of a loss function from one place in the code."""
 
+    call: Count
     fn: str
     line: str
     training: bool
@@ -159,6 +160,7 @@ class LossCall(Event, total=False):
     reduction: str
     items: Count
     weight: bool
+    class_weights: list[float]
     soft: bool
     ignored: Finite
     ignore_index: int

@@ -85,13 +85,15 @@ frequent class]. `rows`: first 16 samples of each batch, at most 1000: [hex] or 
 count} over the whole epoch, <= 200 classes, null without labels."""
 
 LOSS_CALL = "loss_call"
-"""A loss function: at its first call from a line, at dense steps and at exit (numbers since the start of the run; the
-last one wins). `fn`: "cross_entropy", "nll_loss", "binary_cross_entropy", "bce_with_logits", "mse_loss", "l1_loss",
-"smooth_l1", "huber", "kl_div", "ctc", "hinge_embedding", "margin", "triplet", "gaussian_nll", "poisson_nll", ...
+"""A loss function: at its first call from a place in the code (`call`: its number), at dense steps and at exit
+(numbers since the start of the run; the last one wins). `fn`: "cross_entropy", "nll_loss", "binary_cross_entropy",
+"bce_with_logits", "mse_loss", "l1_loss", "smooth_l1", "huber", "kl_div", "ctc", "hinge_embedding", "margin",
+"triplet", "gaussian_nll", "poisson_nll", ...
 `line`: "train.py:41", user frame. `training`: with gradients; calls without gradients are a separate record. `step`:
 of the first call. `input`, `target`: over observed calls; `zero`: share. `classes`: length of the class axis; null
 where there is none. `items`: targets that the first value is summed or averaged over. `weight`: class weights or
-pos_weight given. `soft`: targets are probabilities. `ignored`: share of targets that equal ignore_index.
+pos_weight given. `class_weights`: the weight of each of at most 32 classes, null where none is given. `soft`:
+targets are probabilities. `ignored`: share of targets that equal ignore_index.
 `ignore_index`: that label, null where no target was it. `all_ignored`: calls with nothing but ignored targets.
 `not_probabilities`: observed calls in which a cross entropy without a softmax of its own (`use_softmax=False`) got
 rows that are none. `outside`: targets outside [0, K) that are not ignored; for binary losses targets outside [0, 1].

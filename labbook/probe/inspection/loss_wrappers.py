@@ -87,7 +87,7 @@ class LossFunctions:
                 return None
             frame = user_frame()
             training = self.module.is_grad_enabled()
-            key = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+            key = None if frame is None else (frame.f_code.co_filename, frame.f_lineno, frame.f_lasti)
             site = self.sites.find(function, key, training)
             if site is None:
                 site = self.sites.add(function, key, training, line_of(frame), monitor.step)
@@ -175,6 +175,7 @@ class LossFunctions:
             "input": self.stats.inspect(inputs),
             "reduction": given.get("reduction", "mean"),
             "weight": given.get("weight") is not None or given.get("pos_weight") is not None,
+            "class_weights": self._class_weights(function, given),
         }
         if function == "triplet" and self.stats.is_tensor(given.get("positive")):
             facts["self_pairs"] = facts["input"] == self.stats.inspect(given["positive"])
@@ -199,6 +200,15 @@ class LossFunctions:
         if function == "binary_cross_entropy" and facts["unit_range"]:
             facts["prob_rows"] = self._is_softmax_of_several(inputs, target)
         return facts
+
+    def _class_weights(self, function, given):
+        """The weight of each class, of a binary loss with one `pos_weight` those of 0 and 1; `None` without."""
+        name = "weight" if function in CLASSES else "pos_weight"
+        weights = self._table(given[name]) if self.stats.is_tensor(given.get(name)) else None
+        if weights is None or not 0 < self._count(weights) <= MOST_PAIRED:
+            return None
+        listed = [float(weight) for weight in weights.reshape([-1])]
+        return listed if name == "weight" else [1.0, *listed] if len(listed) == 1 else None
 
     def _distance(self, anchors, others):
         """Mean distance of the anchors of a triplet loss from their positives or negatives."""

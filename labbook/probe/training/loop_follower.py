@@ -185,6 +185,7 @@ class Training:
                 fields["thread"] = threading.get_ident()
             fields["line"] = line_of(user_frame())
             self.probe.event(OPTIMIZER, framework=self.framework, index=recorder.index, **fields)
+        self.probe.begin_optimizer()
 
     def _new_recorder(self, owner):
         def notify(interval):

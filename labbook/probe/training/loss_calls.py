@@ -1,4 +1,4 @@
-"""Statistics of the arguments of loss functions over a run, for each calling line.
+"""Statistics of the arguments of loss functions over a run, for each call in the code.
 
 Independent of the framework.
 """
@@ -13,9 +13,10 @@ MOST_SITES = 64
 
 
 class LossCallSite:
-    """A line that calls a loss function.
+    """A call of a loss function in the code, of which a line may have several.
 
     Args:
+        number: Counts the calls of a process.
         function: Name of the loss function in the protocol.
         line: "train.py:41".
         step: Step of the first call.
@@ -25,7 +26,8 @@ class LossCallSite:
         refused: Inspected calls that raised.
     """
 
-    def __init__(self, function, line, training, step):
+    def __init__(self, number, function, line, training, step):
+        self.number = number
         self.function = function
         self.line = line
         self.training = training
@@ -52,7 +54,8 @@ class LossCallSite:
 
         Args:
             facts: `input` and `target` ({`shape`, `dtype`, `min`, `max`}), `classes`, `reduction`, `items`, `weight`,
-                `soft`, `ignored` and `targets` (counts), and booleans or counts for the names in `_COUNTED`.
+                `class_weights`, `soft`, `ignored` and `targets` (counts), and booleans or counts for the names in
+                `_COUNTED`.
             value: The result, `None` if unknown. A call on nothing, as of a mask that chose no sample, shows nothing
                 of the others.
         """
@@ -61,7 +64,7 @@ class LossCallSite:
         self.observed += 1
         for name in ("input", "target"):
             self._kind(name, facts.get(name))
-        for name in ("classes", "reduction", "weight", "soft", "ignore_index", *_OF_TRIPLETS):
+        for name in ("classes", "reduction", "weight", "class_weights", "soft", "ignore_index", *_OF_TRIPLETS):
             if facts.get(name) is not None:
                 self._facts[name] = facts[name]
         if value is not None and self._first is None:
@@ -107,6 +110,7 @@ class LossCallSite:
         observed = max(self.observed, 1)
         fields = {
             "framework": framework,
+            "call": self.number,
             "fn": self.function,
             "line": self.line,
             "training": self.training,
@@ -119,6 +123,7 @@ class LossCallSite:
             "reduction": self._facts.get("reduction"),
             "items": self._facts.get("items"),
             "weight": bool(self._facts.get("weight")),
+            "class_weights": self._facts.get("class_weights"),
             "soft": bool(self._facts.get("soft")),
             "ignored": self._ignored / self._targets if self._targets else 0.0,
             "ignore_index": self._facts.get("ignore_index"),
@@ -144,7 +149,7 @@ _COUNTED = (
 
 
 class LossCallSites:
-    """All lines that call loss functions."""
+    """All calls of loss functions in the code."""
 
     def __init__(self, emit, framework):
         self._emit = emit
@@ -152,14 +157,14 @@ class LossCallSites:
         self._sites = {}
 
     def find(self, function, key, training):
-        """Return the site of a call by its line, `None` if it is new."""
+        """Return the site of a call by its place in the code, `None` if it is new."""
         return self._sites.get((function, key, training))
 
     def add(self, function, key, training, line, step):
         """Create a site; `None` if there are too many."""
         if len(self._sites) >= MOST_SITES:
             return None
-        site = self._sites[function, key, training] = LossCallSite(function, line, training, step)
+        site = self._sites[function, key, training] = LossCallSite(len(self._sites), function, line, training, step)
         return site
 
     def write_event(self, site):

@@ -111,9 +111,5 @@ class StepSampler:
 
     def left_out(self):
         """Return `(what, reason)` of unobserved steps; the reason is "" if all were observed."""
-        what = (
-            "details of %d calls of optimizer.step(), such as gradient norms (unless a clipping call gives them)"
-            % self.unfollowed
-        )
-        reason = "steps are short: after the first ones, %d of each %d are followed in full" % (AWAKE, ROUND)
-        return what, reason if self.unfollowed else ""
+        what = "details of some optimizer steps, such as gradient norms (unless a clipping call gives them)"
+        return what, "the steps are too short to follow each in full" if self.unfollowed else ""

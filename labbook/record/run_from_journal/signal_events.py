@@ -86,7 +86,7 @@ def _fold(process: ProcessEvents, framework: str, label: str) -> Signals:
     loop = _totals(events(Loop))
     toggled = frozenset(loop.get("toggled", []))
     modes = [mode for event in events(State) if (mode := event.get("mode"))]
-    losses = {(e.get("fn"), e.get("line"), e.get("training")): e for e in sample(LossCall)}
+    losses = {(e.get("call"), e.get("fn"), e.get("line"), e.get("training")): e for e in sample(LossCall)}
     return Signals(
         framework=framework,
         label=label,

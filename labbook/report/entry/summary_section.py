@@ -31,7 +31,6 @@ from labbook.report.series_choice import (
     is_of_batches,
     one_a_name,
     run_best,
-    window_of,
 )
 from labbook.store.paths import NotebookPaths
 from labbook.store.text.sentences import Sentences, translate_change, translate_check
@@ -242,10 +241,6 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if not shown:
         return None
     rows = [_metric_row(run, each, limits) for each in shown[: limits.rows]]
-    windows: dict[int, list[str]] = {}
-    for each in shown[: limits.rows]:
-        if is_of_batches(each, run) and run_best(run, each) not in (None, each.last):
-            windows.setdefault(window_of(each), []).append(each.name)
     names = [base_name(s.name) for s in shown]
     return {
         "drawn": drawable(run.series),
@@ -254,7 +249,6 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "steps": run.steps or max((s.last_step or 0 for s in shown), default=0),
         "rows": rows,
         "more": max(0, len(shown) - len(rows)),
-        "windows": [{"window": window, "names": names} for window, names in windows.items()],
         "phases": run.facts("phases"),
         "mean": _name_ended_by_mean(run, shown),
         "sums": _summed_losses(run, [s.name for s in shown]),
@@ -270,8 +264,8 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
-    """Returns first, best and last value of a metric."""
-    best = run_best(run, series)
+    """Returns first, best and last value of a metric; of values of single batches, none is called the best."""
+    best = None if is_of_batches(series, run) else run_best(run, series)
     first, last = numbers.pair(series.first, series.last)
     of_optimizer = loss_names_of_optimizers(run).get(series.name)
     name = f"{series.name} ({of_optimizer})" if of_optimizer else series.name
@@ -282,7 +276,7 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
         "first": first,
         "last": last,
         "best": "" if best is None else numbers.number(best),
-        "best_at": _place_of_best(series, best) if not is_of_batches(series, run) else {},
+        "best_at": _place_of_best(series, best),
         "points": numbers.count(series.count or len(series.values)),
         "last_step": "" if series.last_step is None else numbers.count(series.last_step),
         "nonfinite": series.nonfinite,

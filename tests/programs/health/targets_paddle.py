@@ -31,6 +31,24 @@ def clears_for_each_part(broken):
     print(float(loss))
 
 
+def positives_by_negatives(broken):
+    """`pos_weight` is the quotient of positives and negatives, not the other way round."""
+    paddle.seed(25)
+    x, classes = blobs(2400, 12, 16, 5)
+    x, y = paddle.to_tensor(x), paddle.to_tensor((classes == 0).astype("float32"))
+    positive, negative = float(y.sum()), float((1 - y).sum())
+    share = paddle.to_tensor([positive / negative if broken else negative / positive])
+    model = nn.Sequential(nn.Linear(12, 48), nn.LayerNorm(48), nn.ReLU(), nn.Linear(48, 1))
+    optimizer = paddle.optimizer.Adam(3e-3, parameters=model.parameters())
+    for _ in range(4):
+        for rows in paddle.randperm(2400).reshape([-1, 32]):
+            loss = F.binary_cross_entropy_with_logits(model(x[rows])[:, 0], y[rows], pos_weight=share)
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    print(float(loss))
+
+
 def one_view_twice(broken):
     """The second view is the first one."""
     paddle.seed(23)

@@ -294,14 +294,11 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     long tails. A loss with weights takes it into account already, and the losses of single samples (`reduction="none"`)
     may be weighted by the program, as a focal loss is. Words that an embedding has, too, are no classes.
     """
-    loss, counts = find_classifier(signals), label_counts(signals)
+    loss, counts = find_classifier(signals), labels_of_loss(run, signals)
     # Several calls a step, as one for each time: what was counted are the labels of one of them. A static graph counts
     # no backward passes.
     if loss is not None and loss.get("calls", 0) >= 2 * (signals.loop.get("backwards") or math.inf):
         return unobserved(message("health.not_observed.labels_per_sample"))
-    if loss is not None and loss.get("fn") in BINARY:
-        # The targets of the loss count; integers of the data may be the ids of users.
-        counts = _binary_counts(run, signals) or counts
     total = sum(counts.values())
     if loss is None:
         called = any(one.get("fn") in (*CLASSIFIERS, *BINARY) for one in training_losses(signals))
@@ -330,6 +327,12 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     rarely = most > _RARE * least and len(counts) <= _LONG_TAIL
     is_weighted_later = loss.get("reduction") == "none"
     return Outcome("warn" if (share > 0.9 or rarely) and not is_weighted_later else "note", observed, evidence)
+
+
+def labels_of_loss(run: Run, signals: Signals) -> Counter[str]:
+    """How often each class was seen; of a binary loss its targets, as integers of the data may be the ids of users."""
+    loss, counts = find_classifier(signals), label_counts(signals)
+    return _binary_counts(run, signals) or counts if loss is not None and loss.get("fn") in BINARY else counts
 
 
 @check("batches_sorted_by_label", family="loop-bug", tier=2, needs=("prints",))

@@ -87,7 +87,7 @@ def _is_result_read(code: Code, end: ast.AST | None, function: Function, share: 
     return not code.calls.get(function.name)
 
 
-@warning("loss_formula_wrong", "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives", row="loop-bug")
+@warning("class_weights_inverted", "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives", row="loop-bug")
 def weights_inverted(code: Code, source: Source) -> Iterator[Hit]:
     """A loss gives the frequent class the larger weight: `positives / negatives`, `counts / total`."""
     for node in source.of_type(ast.Call):

@@ -1,0 +1,26 @@
+"""Metrics of lines that begin with a number in one of several forms."""
+
+import pytest
+from order_of_tests import in_one_test
+
+from labbook.capture.metrics_text import metrics_from_console
+
+pytestmark = pytest.mark.pure
+
+
+@in_one_test(
+    ("line", "found"),
+    [
+        ("{{'epoch': {n}, 'val': 0.5{n}02}}", ["val"]),
+        ("[pretrain {n}] ntxent 3.8{n} 1nn-acc 0.96{n}", ["1nn-acc"]),
+        ("[probe {n}/9] digit 0.90{n} ink_mse 0.04{n}", ["digit", "ink_mse"]),
+        ("Epoch {n} | val_nll 4.6{n} | c-index 0.7{n}", ["c-index", "val_nll"]),
+        ("epoch {n}: 5nn_acc=0.8{n} lr 3e-{n} time 1{n}.123", ["5nn_acc", "lr"]),
+        ("[rank {n}] digit 0.90{n}", []),
+        ("epoch {n} train 1.2{n}4", []),
+        ("epoch {n} test 0.2{n}4 s", []),
+    ],
+)
+def test_numbered_lines_of_several_forms(line, found):
+    text = "\n".join(line.format(n=n) for n in (3, 6, 9))
+    assert sorted(series.name for series in metrics_from_console(text)) == found
