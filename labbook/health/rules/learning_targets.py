@@ -74,13 +74,15 @@ def triplets_separate(run: Run, signals: Signals) -> Outcome | None:
     """Whether the positives of a triplet loss end as far away as its negatives, and the loss at its margin or above.
 
     Source: Schroff et al. 2015; chosen by us (tier 2): after 100 calls, a distance within 2 % or larger, and 90 % of
-    the margin. Swapped arguments do so, and embeddings that are all the same.
+    the margin; after 200, within 10 % and 85 %. Swapped arguments do so, embeddings that are all the same, and
+    positives of any class.
     """
     for loss in training_losses(signals):
         near, far, margin = loss.get("near"), loss.get("far"), loss.get("margin") or 0.0
         if loss.get("fn") != "triplet" or near is None or far is None or loss.get("calls", 0) < _STEPS // 2:
             continue
-        if near >= 0.98 * far and (loss.get("value_last") or 0.0) >= 0.9 * margin > 0:
+        apart, share = (0.98, 0.9) if loss.get("calls", 0) < _STEPS else (0.9, 0.85)
+        if near >= apart * far and (loss.get("value_last") or 0.0) >= share * margin > 0:
             line = loss.get("line", "")
             observed = message("health.triplet_swapped.apart", near=near, far=far, calls=loss.get("calls", 0))
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))

@@ -1,4 +1,4 @@
-"""Checks of padding and attention: padding is out of loss and attention, and attention tells its keys apart."""
+"""Checks of padding and attention: what is out of loss and attention, and whether attention tells its keys apart."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from labbook.model.signals import Signals
 _LOOKS = 3
 _PADDED = 0.05
 _MOSTLY = 0.2
+_IGNORED = 0.02
 _FALLEN = 0.9
 _SMALL = 0.05
 _STEPS = 200
@@ -89,6 +90,24 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
         if tagged > (_PADDED if declared else _MOSTLY):
             observed = message("health.padding_in_loss.tags", share=tagged)
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+    return None
+
+
+@check("class_ignored", family="data", tier=2, needs=("losses", "batches"))
+def classes_count_in_loss(run: Run, signals: Signals) -> Outcome | None:
+    """Whether `ignore_index` leaves a class of the head out of the loss of a classifier with one label a sample.
+
+    Source: chosen by us (tier 2): over a fiftieth of the labels. Tokens and pixels have a class for what does not
+    count, and one of several losses may have samples without a label.
+    """
+    losses = training_losses(signals)
+    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
+    for loss in losses if len(losses) == 1 else ():
+        index, share = loss.get("ignore_index"), loss.get("ignored") or 0.0
+        alone = loss.get("fn") in CLASSIFIERS and 0 < math.prod(loss.get("target", {}).get("shape", ())) <= samples
+        if alone and index is not None and 0 <= index < loss.get("classes", 0) and share > _IGNORED:
+            observed = message("health.class_ignored.left_out", share=share, index=index)
+            return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
     return None
 
 
