@@ -81,7 +81,12 @@ CASES = [
         loss(fn="nll_loss", logprob_rows=1.0),
         "log-probabilities in only 0 %",
     ),
-    ("missing_output_activation", loss(not_probabilities=50), loss(not_probabilities=0), "rows that are no"),
+    (
+        "missing_output_activation",
+        loss(not_probabilities=50, framework="paddle"),
+        loss(not_probabilities=0),
+        "with use_softmax=False takes probabilities",
+    ),
     (
         "loss_broadcast",
         loss(fn="mse_loss", broadcast=50, input={"shape": [32, 1]}, target={"shape": [32]}),

@@ -183,10 +183,14 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
 
     Source: tier 2; logsumexp of a row is not 0 for `nll_loss`; values above 0 for `kl_div`, whose logarithms are not.
     """
-    for loss in training_losses(signals):
+    losses = training_losses(signals)
+    for loss in losses:
         bare = loss.get("not_probabilities", 0)
         if bare >= max(_CALLS, 0.95 * loss.get("observed", 0)):
-            observed = message("health.missing_output_activation.no_softmax", calls=bare)
+            # Keras has such functions on PyTorch, where their own are scores.
+            option = "use_softmax" if any(one.get("framework") == "paddle" for one in losses) else "from_logits"
+            facts = {"function": loss.get("fn", ""), "option": option, "calls": bare}
+            observed = message("health.missing_output_activation.no_softmax", **facts)
             return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         top = loss.get("input", {}).get("max")
         if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) > 1:
