@@ -15,6 +15,9 @@ from labbook.health.evidence.measurements import (
     process_series,
 )
 from labbook.health.evidence.training_kind import (
+    BINARY,
+    CLASSIFIERS,
+    REGRESSIONS,
     acts_in_environment,
     has_opposed_optimizers,
     is_contrastive,
@@ -47,6 +50,7 @@ _LOOKS = 3
 _TRAINED = 50
 _RATIOS = 8
 _HEAVY = 100
+_LARGER = 1000
 
 
 @check("contrastive_pairs_wrong", family="loop-bug", tier=1, needs=("losses",))
@@ -270,7 +274,8 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
     """Whether one of two loss functions has a weight with which the other one is hardly trained.
 
     Source: chosen by us (tier 2): the loss is the one plus 100 times the other or more, in the first step and in a
-    late one; the one makes under 1 % of it at first, and keeps 80 % of its value while the other falls by half.
+    late one; the one makes under 1 % of it at first, and keeps 80 % of its value while the other falls by half. So is
+    the sum of a classifier's loss and an error of a regression a thousand times as large, in other units.
     """
     losses, series = training_losses(signals), process_series(run, signals, "loss")
     if len(losses) != 2 or len(series) != 1 or any(loss.get("reduction") != "mean" for loss in losses):
@@ -282,12 +287,13 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
         weight = (total - first) / weighted if weighted > 0 else 0.0
         # The last values are those of the last step that was looked at.
         is_sum = any(math.isclose(last + weight * final, value, rel_tol=1e-4) for value in series[0].values[1:])
-        if is_sum and weight >= _HEAVY and 0 < first < 0.01 * total and last > 0.8 * first and final < 0.5 * weighted:
-            names = {"heavy": other.get("fn", ""), "light": one.get("fn", "")}
-            share = 1 - first / total
-            observed = message(
-                "health.loss_term_dominates.weight", **names, weight=weight, share=share, first=first, last=last
-            )
+        kinds = one.get("fn") in (*CLASSIFIERS, *BINARY) and other.get("fn") in REGRESSIONS
+        drowns = weight >= _HEAVY or (kinds and total > _LARGER * first and weight > 0.1)
+        if is_sum and drowns and 0 < first < 0.01 * total and last > 0.8 * first and final < 0.5 * weighted:
+            facts = {"heavy": other.get("fn", ""), "light": one.get("fn", ""), "share": 1 - first / total}
+            facts |= {"weight": weight, "first": first, "last": last, "value": weighted}
+            key = "weight" if weight >= _HEAVY else "size"
+            observed = message(f"health.loss_term_dominates.{key}", **facts)
             return Outcome("warn", observed, called_in_sentence(other.get("line", "")), place_of(other.get("line", "")))
     return None
 
