@@ -89,6 +89,8 @@ def test_positions_that_are_small_beside_the_tokens(ask, make_series, share, end
     [
         (1.6, 1.5, 1.1, 400, "warn"),
         (1e-5, 1e-5, 1.0, 400, "warn"),  # all embeddings are the same
+        (1.6, 1.7, 0.9, 200, "warn"),  # positives of any class
+        (1.6, 1.7, 0.9, 150, None),
         (0.4, 2.0, 0.1, 400, None),
         (1.0, 0.9, 0.5, 400, None),  # the hardest pairs of a batch, while the loss is below the margin
         (1.6, 1.5, 1.1, 50, None),
@@ -128,6 +130,36 @@ def test_tags_of_padding_in_the_loss(ask, tags, form, options, verdict):
     loss = classifier([1.0] * 50, 4, target={**whole, "shape": form, "min": 0, "max": 3})["losses"][0]
     found = ask("padding_in_loss", signals={"losses": (loss,), "models": (model,), "batches": batches})
     assert (found.verdict if found else None) == verdict
+
+
+@pytest.mark.parametrize(
+    ("changed", "samples", "verdict"),
+    [
+        ({}, 32, "warn"),
+        ({"ignore_index": -100}, 32, None),
+        ({"ignored": 0.01}, 32, None),
+        ({}, 4, None),  # tokens of four sentences
+        ({"classes": 0}, 32, None),
+    ],
+)
+def test_a_class_that_the_loss_ignores(ask, changed, samples, verdict):
+    facts = {"target": {"shape": [32], "dtype": "int64"}, "ignored": 0.25, "ignore_index": 0, **changed}
+    loss = classifier([1.0] * 50, facts.pop("classes", 4), **facts)["losses"][0]
+    batches = ({"phase": "train", "step": 1, "samples": samples, "leaves": []},)
+    found = ask("class_ignored", signals={"losses": (loss,), "batches": batches})
+    assert (found and found.verdict) == verdict
+    assert ask("class_ignored", signals={"losses": (loss, {**loss, "line": "t.py:9"}), "batches": batches}) is None
+
+
+@pytest.mark.parametrize(("spread", "verdict"), [(1.0, "fail"), (3.0, "note")])
+def test_a_loss_may_rise_with_inputs_that_spread(ask, make_series, spread, verdict):
+    values = [0.1] * 20 + [0.01] * 40 + [0.02 * step for step in range(1, 101)]
+    leaf = {"path": "0", "role": "input", "shape": [32, 4]}
+    looks = [
+        {"phase": "train", "step": at, "samples": 32, "leaves": [{**leaf, "std": 1.0 if at < 20 else spread}]}
+        for at in (1, 2, 4, 8, 90, 120, 150)
+    ]
+    assert ask("loss_diverging", make_series("loss", values), signals={"batches": looks}).verdict == verdict
 
 
 ACTS = {"loop": {"steps": 50, "forwards": {"compared": 50, "small": 50}}}

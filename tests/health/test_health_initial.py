@@ -58,6 +58,14 @@ def test_a_loss_that_is_summed_in_a_later_training_is_found(ask, make_series):
     assert result.verdict == "warn" and "64" in result.observed and 'reduction="mean"' in result.advice
 
 
+@pytest.mark.parametrize(("side", "verdict"), [("LinalgVectorNorm", "note"), ("Relu", "warn")])
+def test_scaled_cosines_begin_where_the_program_has_them(ask, side, verdict):
+    rows = [["NllLoss", [1], None], ["Mul", [2], None], ["Mm", [3, 4], None], ["Div", [5, 6], None], ["Div", [7], None]]
+    rows += [["Addmm", [], None], [side, [5], None], ["LinalgVectorNorm", [8], None], ["", [], "proto"]]
+    signals = {**first_loss(6.0), "graphs": ({"step": 1, "operations": rows},)}
+    assert ask("init_loss_off", signals=signals).verdict == verdict
+
+
 def test_weights_that_were_loaded_may_begin_anywhere(ask):
     loaded = {"loaded": ({"what": "model", "matched": 9, "keys": 10, "step": 0},)}
     assert ask("init_loss_off", signals={**first_loss(6.0), **loaded}).verdict == "note"

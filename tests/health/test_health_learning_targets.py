@@ -196,15 +196,20 @@ def test_a_loss_that_is_made_anew(ask):
 def test_one_loss_that_outweighs_another(ask, make_series):
     """The loss is their weighted sum in all steps, and the light one stays where it was."""
 
-    def weighted(last, weight=1000.0, third=0.0):
-        light = {"fn": "cross_entropy", "line": "t.py:7", "reduction": "mean", "value_first": 1.4, "value_last": last}
-        heavy = {"fn": "mse_loss", "line": "t.py:8", "reduction": "mean", "value_first": 2.0, "value_last": 0.03}
+    def weighted(last, weight=1000.0, third=0.0, scale=1.0, light="cross_entropy"):
+        light = {"fn": light, "line": "t.py:7", "reduction": "mean", "value_first": 1.4, "value_last": last}
+        heavy = {"fn": "mse_loss", "line": "t.py:8", "reduction": "mean"}
+        heavy.update(value_first=2.0 * scale, value_last=0.03 * scale)
         losses = tuple({**one, "training": True, "calls": 99} for one in (light, heavy))
-        sums = make_series("loss", [1.4 + 2.0 * weight, 300.0, last + 0.03 * weight + third, 28.0])
+        sums = make_series("loss", [1.4 + 2.0 * weight * scale, 300.0, last + 0.03 * weight * scale + third, 28.0])
         return ask("loss_term_dominates", sums, signals={"losses": losses})
 
     assert weighted(1.2).verdict == "warn"
     assert "mse_loss counts 1000 times and makes 99.9 % of the loss" in weighted(1.2).observed
+    metres = {"weight": 1.0, "scale": 1e5}
+    assert "mse_loss begins at 200000" in weighted(1.2, **metres).observed
+    assert weighted(0.6, **metres) is weighted(1.2, **metres, light="l1_loss") is None
+    assert weighted(1.2, weight=1.0, scale=100.0) is None
     assert weighted(0.6) is weighted(1.2, weight=20.0) is weighted(1.2, third=5.0) is None
 
 

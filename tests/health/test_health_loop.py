@@ -81,7 +81,12 @@ CASES = [
         loss(fn="nll_loss", logprob_rows=1.0),
         "log-probabilities in only 0 %",
     ),
-    ("missing_output_activation", loss(not_probabilities=50), loss(not_probabilities=0), "rows that are no"),
+    (
+        "missing_output_activation",
+        loss(not_probabilities=50, framework="paddle"),
+        loss(not_probabilities=0),
+        "with use_softmax=False takes probabilities",
+    ),
     (
         "loss_broadcast",
         loss(fn="mse_loss", broadcast=50, observed=50, input={"shape": [32, 1]}, target={"shape": [32]}),
@@ -187,10 +192,28 @@ def test_monte_carlo_dropout_is_only_noted(ask):
     assert ask("dropout_active_in_eval", signals=sampled).verdict == "note"
 
 
-def test_whole_losses_accumulated_are_noted(ask, make_series):
-    signals = {**loop(accumulation={"8": 12}), **loss(value_first=2.3)}
-    assert ask("accumulation_not_scaled", make_series("loss", [8 * 2.3] * 12), signals=signals).verdict == "note"
-    assert ask("accumulation_not_scaled", make_series("loss", [2.3] * 12), signals=signals) is None
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "warn"),
+        ({"losses": (), "graphs": ({"operations": [["Mean", [1], None], ["Pow", [], None]]},)}, "warn"),
+        ({"losses": (), "graphs": ({"operations": [["Div", [1], None], ["Mean", [], None]]},)}, None),
+        ({"optimizers": ({"type": "Adam"},)}, "note"),
+        (loop(accumulation={"8": 12}, clip={"calls": 12}), "note"),
+        (loop(accumulation={"8": 12}, accumulated={"0": {"rescaled": 11}}), None),
+        (loss(value_first=2.3, reduction="sum"), None),
+        (loss(value_first=8 * 2.3), None),
+    ],
+)
+def test_whole_losses_accumulated(ask, make_series, changed, verdict):
+    signals = {**loop(accumulation={"8": 12}), **loss(value_first=2.3), "optimizers": ({"type": "SGD"},), **changed}
+    found = ask("accumulation_not_scaled", make_series("loss", [8 * 2.3] * 12), signals=signals)
+    assert (found and found.verdict) == verdict
+
+
+def test_two_views_of_a_sample_are_only_noted(ask, make_series):
+    signals = {**loop(accumulation={"2": 12}), **loss(value_first=2.3), "optimizers": ({"type": "SGD"},)}
+    assert ask("accumulation_not_scaled", make_series("loss", [2 * 2.3] * 12), signals=signals).verdict == "note"
 
 
 def test_schedules(ask, make_series):

@@ -108,6 +108,9 @@ def test_one_of_several_outputs_behind_a_sigmoid(ask, shape, unit_range, top, ve
         ([24, 40, 8], [960], False, False),
         ([24, 40, 8], [24, 1], False, True),
         ([24, 40, 8], [24, 40], False, False),  # a label for each step of each sample
+        ([40, 24, 8], [24], True, True),
+        ([1, 24, 8], [24], True, False),  # a label for each word of one sentence
+        ([40, 24, 8], [24, 40], True, False),
     ],
 )
 def test_samples_read_as_time(ask, form, labels, first, found):

@@ -159,6 +159,19 @@ def test_padding_in_the_loss(ask, fields, verdict):
     assert (found.verdict if found else None) == verdict
 
 
+@in_one_test(("padded", "ahead", "verdict"), [(0.77, 1, "warn"), (0.3, 1, None), (0.77, None, None), (0.0, 1, None)])
+def test_next_tokens_of_rows_that_end_in_zeros(ask, padded, ahead, verdict):
+    """Copies of the input, and rows without padding in which 0 is a usual token, are left alone."""
+    form = {"shape": [32, 24], "integer": True, "dtype": "int64"}
+    tokens = {"path": "0", "role": "input", "zero": padded, "padded": padded, **form, **({"ahead": 1} if ahead else {})}
+    leaves = [tokens, {"path": "target", "role": "label", "zero": padded, **form}]
+    batches = tuple({"phase": "train", "step": step, "samples": 32, "leaves": leaves} for step in (1, 2, 4))
+    recorded = classifier(target={"shape": [768], "min": 0, "max": 29, "zero": padded}, classes=30)
+    model = {"model": 0, "modules": [{"i": 1, "name": "e", "type": "Embedding", "options": {"num_embeddings": 30}}]}
+    found = ask("padding_in_loss", signals={"losses": (recorded,), "models": (model,), "batches": batches})
+    assert (found and found.verdict) == verdict
+
+
 @in_one_test(
     ("pad", "ignored", "more", "verdict"),
     [(0, 0.0, 0, "warn"), (9, 1 / 40, 0, "warn"), (0, 0.5, 0, None), (0, 0.0, 90, None)],

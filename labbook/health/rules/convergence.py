@@ -9,6 +9,7 @@ from itertools import pairwise
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import finite_points, process_series, too_few_data, unobserved
 from labbook.health.evidence.regression_outputs import unexplained_share
+from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import (
     TrainingLoss,
     is_contrastive,
@@ -197,7 +198,8 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     """Whether the loss ends far above both its best level and where it began.
 
     Source: TheDeepChecker's 2 times the best smoothed value, fastai's 4 times, here over the last 20 values; and above
-    the beginning, because a loss near 0 doubles by noise and a curriculum raises it.
+    the beginning, because a loss near 0 doubles by noise and a curriculum raises it. Only noted where the inputs spread
+    to twice their deviation (chosen by us): then the data change, and a harder task has a higher loss.
     """
     loss = training_loss(run, signals)
     bottomless = _without_bottom(run, signals)
@@ -221,9 +223,21 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     if best <= 0 or end <= 2 * best or end <= 1.5 * begin or end - max(best, begin) < 4 * noise:
         return Outcome("ok", message("health.loss_diverging.ok", best=best, last=end))
     at = loss.steps[19 + smooth.index(best)]
-    verdict = "fail" if end > 4 * best else "warn"
     observed = message("health.loss_diverging.rose", best=best, last=end, first=values[0])
-    return Outcome(verdict, observed, (message("health.loss_diverging.since", step=at),), {"step": at})
+    since = message("health.loss_diverging.since", step=at)
+    if (spread := _spreading_inputs(signals)) is not None:
+        return Outcome("note", observed, (since, spread), {"step": at})
+    return Outcome("fail" if end > 4 * best else "warn", observed, (since,), {"step": at})
+
+
+def _spreading_inputs(signals: Signals) -> Message | None:
+    """The standard deviations of an input that ends at twice that of the beginning or more, as in a curriculum."""
+    for looks in input_leaves(signals).values():
+        spreads = [std for _, _, leaf in looks if (std := leaf.get("std")) is not None and math.isfinite(std)]
+        first, last = (median(part) if part else 0.0 for part in (spreads[:3], spreads[-3:]))
+        if len(spreads) >= 6 and last >= 2 * first > 0:
+            return message("health.loss_diverging.inputs", first=first, last=last)
+    return None
 
 
 def _judge_short(loss: TrainingLoss) -> Outcome | None:
@@ -294,7 +308,7 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
 
     Source: diagnosis catalogue, `loss_spike` (tier 2); robust z above 6 is common in heavy tails, so here 10 on the log
     scale, 10 times the level and twice the beginning, in at most 5 % of the steps. A loss that stays above 10 times the
-    level before has a new task to learn.
+    level before has a new task to learn. Nor where the inputs spread: the stages of a curriculum begin so.
     """
     loss = training_loss(run, signals)
     if isinstance(loss, Message):
@@ -310,7 +324,7 @@ def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
     found = [
         i for i in range(21, len(values) - 1) if residuals[i] > max(10 * noise, math.log(10)) and values[i] > 2 * begin
     ]
-    if len(found) > max(1, len(values) // 20):
+    if len(found) > max(1, len(values) // 20) or _spreading_inputs(signals) is not None:
         return None
     found = [i for i in found if median(logs[i + 1 : i + 11]) <= median(logs[i - 10 : i]) + math.log(10)]
     if not found:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import groupby, pairwise
+from typing import Any
 
 from labbook.health.evidence.layer_history import Parameter, parameters_of
 from labbook.health.evidence.measurements import (
@@ -32,6 +34,9 @@ _FAR = 5.0
 _SMALL = 1 / (10 * _FAR)
 _FAR_ABOVE = 2.0
 _FAR_IN_PADDLE = 2.0
+_PRODUCTS = ("Mm", "Bmm", "Matmul", "Mv")
+_LAYERS = ("Addmm", "Convolution", "Conv2d", "NativeLayerNorm", "LayerNorm")
+_LENGTHS = frozenset({"LinalgVectorNorm", "Norm", "PNorm", "FrobeniusNorm"})
 
 
 @check("init_loss_off", family="activation", tier=2, needs=("losses",))
@@ -40,7 +45,8 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
 
     Source: Karpathy 2019; max(0.5 ln K, 0.5) above it (0 of 14 healthy runs in torch) is noted, as Xavier weights on
     wide inputs exceed it in paddle. A warning above max(ln K, 2), TheDeepChecker's relative deviation of 1, and twice
-    that in paddle (chosen by us). A loss below it is no fault, weights may have been trained before.
+    that in paddle (chosen by us). A loss below it is no fault, weights may have been trained before; of cosines times a
+    scale, as in ArcFace, the program chooses the spread.
     """
     losses = training_losses(signals)
     # One that is summed may come after others, as in a second training.
@@ -104,14 +110,30 @@ def _judge_first(run: Run, signals: Signals, loss: LossCall) -> Outcome | None:
     # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
     far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
     if over > far * max(chance, _FAR_ABOVE):
-        trained = is_pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
-        return Outcome("note" if trained else "warn", observed, call, {"step": 1}, expected=_expected(classes))
+        usual = is_pretrained(signals) or any(is_checkpoint(parent.path) for parent in run.parents)
+        usual = usual or any(_are_cosines(graph.get("operations") or []) for graph in signals.graphs)
+        return Outcome("note" if usual else "warn", observed, call, {"step": 1}, expected=_expected(classes))
     if over > max(0.5 * chance, 0.5):
         return Outcome("note", observed, call, {"step": 1}, expected=_expected(classes))
     if first < 0.5 * chance and any(e.get("what") == "model" and e.get("matched") for e in signals.loaded):
         # A checkpoint of before, or pretrained weights.
         return Outcome("ok", observed, expected=message("health.init_loss_off.loaded", classes=classes, chance=chance))
     return Outcome("ok", observed, expected=_expected(classes))
+
+
+def _are_cosines(operations: Sequence[Sequence[Any]]) -> bool:
+    """Whether the product nearest to the loss is of vectors that were divided by their lengths."""
+    product = next((row for row in operations if row[0] in _PRODUCTS), None)
+    sides = product[1] if product is not None else []
+    for side in sides:
+        waiting, seen = [side], {side}
+        while waiting:
+            name, taken, _ = operations[waiting.pop()]
+            waiting += [] if name in (*_PRODUCTS, *_LAYERS) else set(taken) - seen
+            seen |= set(waiting)
+        if not any(operations[at][0] in _LENGTHS for at in seen):
+            return False
+    return len(sides) == 2
 
 
 def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[int, float]:

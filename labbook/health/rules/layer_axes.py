@@ -165,7 +165,7 @@ def _padded_shares(signals: Signals, steps: int) -> list[float]:
 
 @check("batch_axis_taken_as_time", family="loop-bug", tier=2, needs=("batches", "modules"))
 def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
-    """Whether a recurrent layer or attention that expects (time, samples, features) gets as many time steps as labels.
+    """Whether a recurrent layer or attention gets as many time steps as there are labels, and other samples.
 
     Source: torch.nn.RNN, `batch_first` (tier 2); in at least 3 looks and all of them, with labels that have no axis as
     long as that of the samples, and several sequences of another length.
@@ -177,16 +177,18 @@ def time_is_not_the_batch(run: Run, signals: Signals) -> Outcome | None:
         if leaf.get("path") == "target"
     }
     for module in modules_of(signals):
-        looks = (
-            [(tuple(row.get("shape", ())), labels[step]) for step, row in module.history if step in labels]
-            if module.options.get("batch_first") is False
-            else []
-        )
-        if len(looks) >= _CONFIRMED and all(
-            len(form) == 3 and 1 < form[1] != form[0] and label[:1] == form[:1] and form[1] not in label
+        batch_first = module.options.get("batch_first")
+        looks = [(tuple(row.get("shape", ())), labels[step]) for step, row in module.history if step in labels]
+        if batch_first is None or len(looks) < _CONFIRMED or any(len(form) != 3 for form, _ in looks):
+            continue
+        samples = 1 if batch_first else 0  # the axis of the samples where it should be that of time
+        if all(
+            1 < form[1 - samples] != form[samples] == (*label, 0)[0] and form[1 - samples] not in label
             for form, label in looks
         ):
-            first, second, _ = looks[-1][0]
-            observed = message("health.batch_axis_taken_as_time.axes", layer=module.label, samples=first, steps=second)
-            return Outcome("warn", observed, where={"module": module.name})
+            form = looks[-1][0]
+            facts = {"layer": module.label, "samples": form[samples], "steps": form[1 - samples]}
+            key = "health.batch_axis_taken_as_time.steps" if batch_first else "health.batch_axis_taken_as_time.axes"
+            advice = message("health.batch_axis_taken_as_time.samples_first") if batch_first else None
+            return Outcome("warn", message(key, **facts), where={"module": module.name}, advice=advice)
     return None

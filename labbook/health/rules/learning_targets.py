@@ -15,6 +15,9 @@ from labbook.health.evidence.measurements import (
     process_series,
 )
 from labbook.health.evidence.training_kind import (
+    BINARY,
+    CLASSIFIERS,
+    REGRESSIONS,
     acts_in_environment,
     has_opposed_optimizers,
     is_contrastive,
@@ -48,6 +51,7 @@ _LOOKS = 3
 _TRAINED = 50
 _RATIOS = 8
 _HEAVY = 100
+_LARGER = 1000
 
 
 @check("contrastive_pairs_wrong", family="loop-bug", tier=1, needs=("losses",))
@@ -75,13 +79,15 @@ def triplets_separate(run: Run, signals: Signals) -> Outcome | None:
     """Whether the positives of a triplet loss end as far away as its negatives, and the loss at its margin or above.
 
     Source: Schroff et al. 2015; chosen by us (tier 2): after 100 calls, a distance within 2 % or larger, and 90 % of
-    the margin. Swapped arguments do so, and embeddings that are all the same.
+    the margin; after 200, within 10 % and 85 %. Swapped arguments do so, embeddings that are all the same, and
+    positives of any class.
     """
     for loss in training_losses(signals):
         near, far, margin = loss.get("near"), loss.get("far"), loss.get("margin") or 0.0
         if loss.get("fn") != "triplet" or near is None or far is None or loss.get("calls", 0) < _STEPS // 2:
             continue
-        if near >= 0.98 * far and (loss.get("value_last") or 0.0) >= 0.9 * margin > 0:
+        apart, share = (0.98, 0.9) if loss.get("calls", 0) < _STEPS else (0.9, 0.85)
+        if near >= apart * far and (loss.get("value_last") or 0.0) >= share * margin > 0:
             line = loss.get("line", "")
             observed = message("health.triplet_swapped.apart", near=near, far=far, calls=loss.get("calls", 0))
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))
@@ -269,7 +275,8 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
     """Whether one of two loss functions has a weight with which the other one is hardly trained.
 
     Source: chosen by us (tier 2): the loss is the one plus 100 times the other or more, in the first step and in a
-    late one; the one makes under 1 % of it at first, and keeps 80 % of its value while the other falls by half.
+    late one; the one makes under 1 % of it at first, and keeps 80 % of its value while the other falls by half. So is
+    the sum of a classifier's loss and an error of a regression a thousand times as large, in other units.
     """
     losses, series = training_losses(signals), process_series(run, signals, "loss")
     if len(losses) != 2 or len(series) != 1 or any(loss.get("reduction") != "mean" for loss in losses):
@@ -281,12 +288,13 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
         weight = (total - first) / weighted if weighted > 0 else 0.0
         # The last values are those of the last step that was looked at.
         is_sum = any(math.isclose(last + weight * final, value, rel_tol=1e-4) for value in series[0].values[1:])
-        if is_sum and weight >= _HEAVY and 0 < first < 0.01 * total and last > 0.8 * first and final < 0.5 * weighted:
-            names = {"heavy": other.get("fn", ""), "light": one.get("fn", "")}
-            share = 1 - first / total
-            observed = message(
-                "health.loss_term_dominates.weight", **names, weight=weight, share=share, first=first, last=last
-            )
+        kinds = one.get("fn") in (*CLASSIFIERS, *BINARY) and other.get("fn") in REGRESSIONS
+        drowns = weight >= _HEAVY or (kinds and total > _LARGER * first and weight > 0.1)
+        if is_sum and drowns and 0 < first < 0.01 * total and last > 0.8 * first and final < 0.5 * weighted:
+            facts = {"heavy": other.get("fn", ""), "light": one.get("fn", ""), "share": 1 - first / total}
+            facts |= {"weight": weight, "first": first, "last": last, "value": weighted}
+            key = "weight" if weight >= _HEAVY else "size"
+            observed = message(f"health.loss_term_dominates.{key}", **facts)
             return Outcome("warn", observed, called_in_sentence(other.get("line", "")), place_of(other.get("line", "")))
     return None
 

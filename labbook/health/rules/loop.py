@@ -36,6 +36,10 @@ _REACH = {
 """Lowest and highest output of activations."""
 
 _CALLS = 3
+_SCALING = ("SGD", "Momentum")
+"""Optimizers with steps in proportion to the gradient."""
+
+_BATCHES = 4
 _REFUSING = ("bce_with_logits", "binary_cross_entropy")
 """PyTorch raises an error where their shapes differ: nothing is broadcast."""
 
@@ -179,10 +183,14 @@ def nll_gets_log_probabilities(run: Run, signals: Signals) -> Outcome | None:
 
     Source: tier 2; logsumexp of a row is not 0 for `nll_loss`; values above 0 for `kl_div`, whose logarithms are not.
     """
-    for loss in training_losses(signals):
+    losses = training_losses(signals)
+    for loss in losses:
         bare = loss.get("not_probabilities", 0)
         if bare >= max(_CALLS, 0.95 * loss.get("observed", 0)):
-            observed = message("health.missing_output_activation.no_softmax", calls=bare)
+            # Keras has such functions on PyTorch, where their own are scores.
+            option = "use_softmax" if any(one.get("framework") == "paddle" for one in losses) else "from_logits"
+            facts = {"function": loss.get("fn", ""), "option": option, "calls": bare}
+            observed = message("health.missing_output_activation.no_softmax", **facts)
             return Outcome("fail", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
         top = loss.get("input", {}).get("max")
         if loss.get("fn") == "kl_div" and top is not None and top > _ROUNDING and loss.get("observed", 0) > 1:
@@ -330,25 +338,38 @@ def labels_are_integers(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
-@check("accumulation_not_scaled", family="loop-bug", tier=3, needs=("loop",))
+@check("accumulation_not_scaled", family="loop-bug", tier=2, needs=("loop",))
 def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
     """Whether each step accumulates a constant number of backward passes of one unscaled mean loss.
 
-    Source: a hint (tier 3): then accumulating raises the learning rate by as much.
+    Source: counters of calls, values of the loss, its graph. Chosen by us (tier 2): accumulating then raises the
+    learning rate by as much; of plain SGD by exactly that, which is a warning from four on unless gradients are
+    clipped: two or three may be views of a sample, or tasks, whose sum is intended.
     """
     steps_of = signals.loop.get("accumulation", {})
     total = sum(steps_of.values())
     common = max(steps_of, key=lambda k: steps_of[k], default="")
-    losses = training_losses(signals)
-    if not common.isdigit() or int(common) < 2 or steps_of[common] < 0.9 * total or len(losses) != 1 or total < 5:
-        return None
-    series, first = process_series(run, signals, "loss"), losses[0].get("value_first")
-    if not series or not first or losses[0].get("reduction") != "mean":
+    series = process_series(run, signals, "loss")
+    if not common.isdigit() or int(common) < 2 or steps_of[common] < 0.9 * total or total < 5 or not series:
         return None
     early = series[0].values[0] / int(common)  # the loss of a step is the sum of those of its backward passes
-    if not 0.75 * first < early < 1.33 * first:
+    used = signals.loop.get("accumulated", {}).values()
+    if not _is_whole_mean(signals, early) or any(looks.get("rescaled", 0) for looks in used):
         return None
-    return Outcome("note", message("health.accumulation_not_scaled.whole", backwards=int(common), loss=early))
+    plain = [one.get("type") in _SCALING for one in signals.optimizers]
+    is_larger = plain == [True] and int(common) >= _BATCHES and not signals.loop.get("clip", {}).get("calls", 0)
+    verdict = "warn" if is_larger else "note"
+    return Outcome(verdict, message("health.accumulation_not_scaled.whole", backwards=int(common), loss=early))
+
+
+def _is_whole_mean(signals: Signals, loss: float) -> bool:
+    """Whether `backward` is called on a mean: on what the only loss function returns, or on one in the graph."""
+    losses = training_losses(signals)
+    if losses:
+        first = losses[0].get("value_first")
+        is_mean = len(losses) == 1 and losses[0].get("reduction") == "mean" and bool(first)
+        return is_mean and first is not None and 0.75 * first < loss < 1.33 * first
+    return any((graph.get("operations") or [[""]])[0][0] == "Mean" for graph in signals.graphs)
 
 
 @check("seed_reset_in_loop", family="loop-bug", tier=1, needs=("loop.rng",))

@@ -54,6 +54,7 @@ class Accumulated(TypedDict, total=False):
     """Steps of an optimizer after several micro-batches, by what became of the gradients before the last one."""
 
     kept: Count
+    rescaled: Count
     discarded: Count
     set_aside: Count
 

@@ -95,8 +95,9 @@ where there is none. `items`: targets that the first value is summed or averaged
 pos_weight given. `class_weights`: the weight of each of at most 32 classes, null where none is given. `soft`:
 targets are probabilities. `ignored`: share of targets that equal ignore_index.
 `ignore_index`: that label, null where no target was it. `all_ignored`: calls with nothing but ignored targets.
-`not_probabilities`: observed calls in which a cross entropy without a softmax of its own (`use_softmax=False`) got
-rows that are none. `outside`: targets outside [0, K) that are not ignored; for binary losses targets outside [0, 1].
+`not_probabilities`: observed calls in which an entropy without a softmax or sigmoid of its own (`use_softmax=False` in
+PaddlePaddle, `from_logits=False` in Keras) got values that are none. `outside`: targets outside
+[0, K) that are not ignored; for binary losses targets outside [0, 1].
 `observed`: calls whose values were looked at. Shares of them: `prob_rows`: input >= 0 and sums to 1 within 1e-4 along
 the class axis (binary losses: while the targets do not); `logprob_rows`: likewise of exp(input); `prob_columns` (2-d
 input, at least 2 rows): it, or its exp, sums to 1 along axis 0 but not along the class axis; `unit_range`: input in

@@ -197,8 +197,9 @@ class LossFunctions:
         facts["unit_range"] = low is not None and low >= 0.0 and high <= 1.0
         if function in ("binary_cross_entropy", "bce_with_logits"):
             facts["outside"] = int(((values < 0) | (values > 1)).sum())
-        if function == "binary_cross_entropy" and facts["unit_range"]:
-            facts["prob_rows"] = self._is_softmax_of_several(inputs, target)
+        if function == "binary_cross_entropy":
+            facts["not_probabilities"] = low is not None and not facts["unit_range"]
+            facts["prob_rows"] = facts["unit_range"] and self._is_softmax_of_several(inputs, target)
         return facts
 
     def _class_weights(self, function, given):
@@ -244,6 +245,8 @@ class LossFunctions:
         table = self._table(inputs) if classes > 0 else None
         if table is not None:
             facts.update(self._probabilities(table, axis, classes))
+            if not given.get("use_softmax", True):  # then probabilities are what it expects
+                facts.update(not_probabilities=not facts["prob_rows"], prob_rows=False)
             if len(table.shape) == 2 and table.shape[0] == classes <= MOST_CLASSES and not facts["soft"]:
                 facts.update(compare_pairs(table[:ROWS].tolist(), values.reshape(-1)[:ROWS].tolist()))
         return facts

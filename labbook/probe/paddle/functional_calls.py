@@ -73,10 +73,12 @@ class FunctionalCalls:
         Args:
             root: The model whose forward has ended.
         """
-        if self._on and self._root is root:
+        if root.hidden or (self._on and self._root is root):
             self._outputs = [ref(tensor) for tensor in tensors]
             self.pairs.begin(self._outputs)
-            self.lines.begin()
+            # What a compiled model does is not seen; what the program does with its outputs is.
+            if not root.hidden:
+                self.lines.begin()
 
     def backward(self, tensors):
         """Processes what `backward` is called on, and ends the look."""

@@ -179,13 +179,6 @@ class LossFunctions(loss_wrappers.LossFunctions):
             return 0
         return 1 if function == "nll_loss" else given.get("axis", -1)
 
-    def _inspect_classes(self, function, given, inputs, target, values):
-        facts = super()._inspect_classes(function, given, inputs, target, values)
-        if "prob_rows" in facts and not given.get("use_softmax", True):  # then probabilities are what it expects
-            facts["not_probabilities"] = not facts["prob_rows"]
-            facts["prob_rows"] = False
-        return facts
-
     def _table(self, inputs):
         table = self.stats.whole_view(inputs)
         return table if table is not None and table.dtype.kind == "f" else None

@@ -39,8 +39,20 @@ LOSSES = {
 }
 """Function -> its name in the protocol and its parameters."""
 
-_KERAS = {"mean_squared_error": "mse_loss", "mean_absolute_error": "l1_loss", "huber": "huber"}
+_KERAS = {
+    "mean_squared_error": "mse_loss",
+    "mean_absolute_error": "l1_loss",
+    "huber": "huber",
+    "categorical_crossentropy": "cross_entropy",
+}
 """Functions of Keras that call none of PyTorch, and their names in the protocol."""
+
+_KERAS_ENTROPIES = {
+    "categorical_crossentropy": "cross_entropy",
+    "sparse_categorical_crossentropy": "cross_entropy",
+    "binary_crossentropy": "binary_cross_entropy",
+}
+"""Those that take probabilities unless `from_logits` is true."""
 
 _DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
 
@@ -70,10 +82,15 @@ class LossFunctions(loss_wrappers.LossFunctions):
         """
         pairs = [(getattr(losses, name, None), known) for name, known in _KERAS.items()]
         watched = [(fn, self._wrap(fn, known, ["target", "input"], is_compiling)) for fn, known in pairs if fn]
+        pairs = [(getattr(losses, name, None), known) for name, known in _KERAS_ENTROPIES.items()]
+        given = ["target", "input", "from_logits"]
+        entropies = [(fn, self._wrap(fn, known, given, is_compiling)) for fn, known in pairs if fn]
         original = losses.LossFunctionWrapper.__init__
 
         def init(loss, fn, *args, **kwargs):
-            original(loss, next((wrapper for known, wrapper in watched if known is fn), fn), *args, **kwargs)
+            # From scores most call functions of PyTorch, which are watched themselves.
+            known = watched if kwargs.get("from_logits") else entropies + watched
+            original(loss, next((wrapper for one, wrapper in known if one is fn), fn), *args, **kwargs)
 
         losses.LossFunctionWrapper.__init__ = imitate(init, original)
 
@@ -125,6 +142,10 @@ class LossFunctions(loss_wrappers.LossFunctions):
         """The arguments of a call by the names of `LOSSES`."""
         given = dict(zip(parameters, args))
         given.update(kwargs)
+        if "from_logits" in parameters:
+            given["use_softmax"] = False
+            if self.stats.is_tensor(given["target"]) and given["target"].shape != given["input"].shape:
+                given["target"] = given["target"].long()  # Keras converts the numbers of classes
         return given
 
     def _is_readable(self, tensor):

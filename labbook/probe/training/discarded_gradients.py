@@ -57,8 +57,8 @@ class DiscardedGradients:
         """What became of the gradients before the last call of `backward`; `None` where that is not known.
 
         Returns:
-            "kept" where they were added up, "discarded" where those of the last call were used alone, "set_aside" where
-            others than those of the last call were used.
+            "kept" where they were added up, "rescaled" where the program multiplied their sum, "discarded" where those
+            of the last call were used alone, "set_aside" where others than those of the last call were used.
         """
         several, self.several = self.several, self._left > 0
         self._left -= 1
@@ -68,9 +68,9 @@ class DiscardedGradients:
         last = self._values.get(id(optimizer))
         if not last or not any(last):
             return None
-        if self._cleared.get(id(optimizer), 0) < backwards - 1 and self._latest.get(id(optimizer)) != backwards:
-            return "kept"
         used = self._inspector.gradient_values(optimizer) or ()
+        if self._cleared.get(id(optimizer), 0) < backwards - 1 and self._latest.get(id(optimizer)) != backwards:
+            return "rescaled" if list(used) != list(last) and is_multiple(last, used) else "kept"
         return "discarded" if is_multiple(last, used) else "set_aside"
 
 

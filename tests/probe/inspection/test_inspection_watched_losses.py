@@ -54,7 +54,8 @@ def test_the_functions_of_keras_are_watched_in_its_losses_only():
     module = types.ModuleType("losses")
     exec(
         "def mean_squared_error(y_true, y_pred): return y_true - y_pred\n"
-        "class LossFunctionWrapper:\n    def __init__(self, fn, name=None): self.fn, self.name = fn, name\n",
+        "def categorical_crossentropy(y_true, y_pred): return 0\n"
+        "class LossFunctionWrapper:\n    def __init__(self, fn, name=None, **options): self.fn, self.name = fn, name\n",
         vars(module),
     )
     original, seen = module.mean_squared_error, []
@@ -70,3 +71,17 @@ def test_the_functions_of_keras_are_watched_in_its_losses_only():
     assert module.mean_squared_error is original, "metrics call it as well"
     own = module.LossFunctionWrapper(lambda y_true, y_pred: 5)
     assert own.fn(3, 1) == 5 and len(seen) == 1
+    for options, extra in (({}, ["from_logits"]), ({"from_logits": True}, [])):
+        module.LossFunctionWrapper(module.categorical_crossentropy, **options).fn(3, 1)
+        assert seen[-1] == ("cross_entropy", ["target", "input", *extra])
+
+
+def test_losses_of_keras_take_probabilities_by_default():
+    torch = pytest.importorskip("torch")
+    losses = TorchLosses.__new__(TorchLosses)
+    losses.stats = SimpleNamespace(is_tensor=torch.is_tensor)
+    scores, numbers = torch.zeros(4, 3), torch.tensor([0.0, 2.0, 1.0, 1.0])
+    given = losses._named_arguments((numbers, scores), {}, ["target", "input", "from_logits"])
+    assert given["use_softmax"] is False and not given["target"].is_floating_point()
+    given = losses._named_arguments((scores, scores), {}, ["target", "input"])
+    assert "use_softmax" not in given and given["target"] is scores

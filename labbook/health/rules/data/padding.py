@@ -1,4 +1,4 @@
-"""Checks of padding and attention: padding is out of loss and attention, and attention tells its keys apart."""
+"""Checks of padding and attention: what is out of loss and attention, and whether attention tells its keys apart."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from labbook.model.signals import Signals
 _LOOKS = 3
 _PADDED = 0.05
 _MOSTLY = 0.2
+_HALF = 0.5
+_IGNORED = 0.02
 _FALLEN = 0.9
 _SMALL = 0.05
 _STEPS = 200
@@ -54,7 +56,8 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
     target has several tokens a sample, that index is over a twentieth of them, and no index or weight leaves it out.
     Tags of tokens: class 0 is as frequent in each batch as word 0, the padding, which no other tag would be. Without an
     embedding that declares it: they are over a fifth, and not as many classes as words, as of copies of the input; or
-    one class is as frequent in each batch as the zeros of the attention mask.
+    over half, and the next words of inputs whose rows end in as many zeros; or one class is as frequent in each batch
+    as the zeros of the attention mask.
     """
     pads = {
         (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
@@ -82,6 +85,9 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
                 observed = message("health.padding_in_loss.share", share=share, index=pad)
                 return Outcome("warn", observed, called_in_sentence(line), place_of(line))
         sizes = {m.options.get("num_embeddings") for m in modules_of(signals)} - {None}
+        if loss.get("classes") in sizes and (share := _padding_ahead(signals)) > _HALF:
+            observed = message("health.padding_in_loss.share", share=share, index=0)
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
         declared = any(pad == 0 for pad, _ in pads)
         if loss.get("classes", 0) <= 2 or not (declared or (sizes and loss.get("classes") not in sizes)):
             continue
@@ -90,6 +96,36 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.padding_in_loss.tags", share=tagged)
             return Outcome("warn", observed, called_in_sentence(line), place_of(line))
     return None
+
+
+@check("class_ignored", family="data", tier=2, needs=("losses", "batches"))
+def classes_count_in_loss(run: Run, signals: Signals) -> Outcome | None:
+    """Whether `ignore_index` leaves a class of the head out of the loss of a classifier with one label a sample.
+
+    Source: chosen by us (tier 2): over a fiftieth of the labels. Tokens and pixels have a class for what does not
+    count, and one of several losses may have samples without a label.
+    """
+    losses = training_losses(signals)
+    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
+    for loss in losses if len(losses) == 1 else ():
+        index, share = loss.get("ignore_index"), loss.get("ignored") or 0.0
+        alone = loss.get("fn") in CLASSIFIERS and 0 < math.prod(loss.get("target", {}).get("shape", ())) <= samples
+        if alone and index is not None and 0 <= index < loss.get("classes", 0) and share > _IGNORED:
+            observed = message("health.class_ignored.left_out", share=share, index=index)
+            return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))
+    return None
+
+
+def _padding_ahead(signals: Signals) -> float:
+    """The share of the targets that are 0, where they are the next tokens of rows that end in zeros; else 0."""
+    shares = [
+        zeros
+        for batch in signals.batches
+        if (target := target_of(batch)) is not None and (zeros := target.get("zero")) is not None
+        for leaf in batch.get("leaves", [])
+        if leaf.get("ahead") == 1 and 0 < leaf.get("padded", 0.0) <= zeros + _PADDED
+    ]
+    return median(shares) if len(shares) >= _LOOKS else 0.0
 
 
 def _masked_padding(signals: Signals, loss: LossCall) -> tuple[str, float] | None:

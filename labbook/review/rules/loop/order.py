@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterator
 
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of
 from labbook.review.gradient_flow import Event, events, is_under_no_grad, step_loops
-from labbook.review.names import Loop, assigns, dotted_target, last_name, loop_of, of_type, walk
+from labbook.review.names import assigns, dotted_target, last_name, loop_of, walk
 from labbook.review.rules.model.outputs import CRITIC, GENERATOR
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
-
-_SCALING = ("SGD", "Momentum")
-"""Optimizers with steps in proportion to the gradient."""
 
 
 @warning("accumulation_discarded", "PyTorch recipes: zeroing out gradients in PyTorch", loop=True, row="gradient")
@@ -114,53 +110,6 @@ def divided_by_accelerate_too(code: Code, source: Source) -> Iterator[Hit]:
                 continue
             if any(assigns(one, loss) for loss in losses) and last_name(divisor).endswith("accumulation_steps"):
                 yield Hit(one, {"divisor": ast.unparse(divisor)})
-
-
-@warning(
-    "accumulation_not_scaled",
-    "torch.Tensor.backward: gradients add up, so that those of k batches are k times their mean",
-    loop=True,
-    row="gradient",
-)
-def accumulated_and_not_divided(code: Code, source: Source) -> Iterator[Hit]:
-    """An optimizer steps after every k batches, and nothing is divided by k: plain SGD takes steps k times larger."""
-    for loop, found in step_loops(code, source):
-        steps = [one for one in found if one.what == "step"]
-        backs = [one for one in found if one.what == "backward" and one.direct]
-        if len(steps) != 1 or len(backs) != 1 or not backs[0].always:
-            continue
-        batches = _batches_of_a_step(source, backs[0].node, steps[0].node, loop)
-        if batches is None or any(_divides_by(one, batches) for where in code.sources for one in where.nodes):
-            continue
-        func = steps[0].node.func if isinstance(steps[0].node, ast.Call) else None
-        kind = code.kind(source, func.value) if isinstance(func, ast.Attribute) else None
-        scales = kind is not None and kind.name.endswith(_SCALING) and all(one.what != "clip" for one in found)
-        yield Hit(backs[0].node, {"batches": ast.unparse(batches)}, "" if scales else "note")
-
-
-def _batches_of_a_step(source: Source, backward: ast.AST, step: ast.AST, loop: Loop) -> ast.expr | None:
-    """Return k of the `if (i + 1) % k == 0` around a step, or of an `if (i + 1) % k: continue` behind the backward."""
-    around = itertools.takewhile(lambda outer: outer is not loop, source.parents_of(step))
-    tests = [one.test for one in around if isinstance(one, ast.If)]
-    left = (one for one in of_type(loop.body, ast.If) if isinstance(one.body[-1], ast.Continue))
-    tests += [one.test for one in left if one.lineno > getattr(backward, "lineno", 0)]
-    moduli = (one for test in tests for one in of_type(ast.walk(test), ast.BinOp) if isinstance(one.op, ast.Mod))
-    return next((one.right for one in moduli), None)
-
-
-def _divides_by(node: ast.AST, divisor: ast.expr) -> bool:
-    """Whether a node divides by a value, or by the attribute or option of the same name."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        given = node.right
-    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
-        given = node.value
-    else:
-        return False
-    parts = [one for one in ast.walk(given) if isinstance(one, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant))]
-    return any(
-        ast.unparse(one) == ast.unparse(divisor) or (last_name(one) and last_name(one) == last_name(divisor))
-        for one in parts
-    )
 
 
 def _has_weights(code: Code, source: Source, step: Event, model: str) -> bool:
