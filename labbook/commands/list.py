@@ -149,7 +149,7 @@ def _print(rows: Sequence[RunRow], found: NoteList, say: Sentences) -> None:
         ]
         for row in rows
     ]
-    for key in found.keys:
+    for key in (key for key in found.keys if key not in ("duration", "duration_s")):  # the time is there
         columns.insert(-1, screen.Column(key, right=True, keep=6))
         for line, entry in zip(table, found.entries, strict=True):
             line.insert(-1, _value(entry.meta, key))

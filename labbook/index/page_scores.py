@@ -235,7 +235,8 @@ class PageScores:
         return known
 
 
-_PROGRAM_NAME = re.compile(r"(?<![\w./-])[A-Za-z_][A-Za-z0-9_./-]{3,60}")
+_PROGRAM_NAME = re.compile(r"(?<![\w./-])(?!(?:torch|nn|F|np|numpy|paddle|tf|pd|cv2)\.)[A-Za-z_][A-Za-z0-9_./-]{3,60}")
+"""A name that may be of a program: `data_loader.py`; `torch.Size` is of the library. Source: its usual import names."""
 _scores_of = lru_cache(maxsize=4)(PageScores)
 
 

@@ -6,6 +6,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,8 @@ CONTAINS = frozenset({"experiment", "project", "author", "script", "host", "path
 EXACT = frozenset({*VALUES, "mode", "option"})
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h|d)")
+_AGE = re.compile(r"(\d{1,5})([hdw])")
+_DAY_S = 86400.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -200,3 +203,34 @@ def _matches(wanted: Filter, value: str) -> bool:
     if wanted.operator == "=" or wanted.key in EXACT:
         return value in wanted.values
     return any(one in value if wanted.key in CONTAINS else value.startswith(one) for one in wanted.values)
+
+
+def read_day(value: str, now: datetime) -> tuple[float, float]:
+    """Returns the Unix seconds of the start and the end of a day, week or month."""
+    begin = read_moment(value, now)
+    first = date.fromtimestamp(begin)
+    is_month = value[:4].isdigit() and len(value) == len("2026-11")
+    last = (first + timedelta(31)).replace(day=1) if is_month else first + timedelta(7 if "W" in value.upper() else 1)
+    return begin, datetime(last.year, last.month, last.day).astimezone().timestamp()
+
+
+def read_moment(value: str, now: datetime) -> float:
+    """Returns the Unix seconds of the start of a day, week or month, or of an age before now."""
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    age = _AGE.fullmatch(value.lower())
+    try:
+        if age:
+            unit = {"h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}[age.group(2)]
+            return now.timestamp() - int(age.group(1)) * unit
+        if value.lower() in ("today", "今天"):
+            return today.timestamp()
+        if value.lower() in ("yesterday", "昨天"):
+            return (today - timedelta(days=1)).timestamp()
+        if "W" in value.upper():
+            year, _, week = value.upper().partition("-W")
+            day: date = date.fromisocalendar(int(year), int(week), 1)
+        else:
+            day = date.fromisoformat(value if len(value) > 7 else f"{value}-01")
+        return datetime(day.year, day.month, day.day).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise QueryError("terminal.query.bad_date", value=value, advice="terminal.query.date_advice") from None

@@ -8,23 +8,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import datetime
 
 from labbook.frozen import dataclass
 from labbook.index.cjk import is_cjk, name_parts, normalize_text, segment_phrase, split_scripts
 from labbook.index.query_error import QueryError, nearest_names, unknown
-from labbook.index.query_fields import FILTERS, SAME_FIELD, VALUES, FieldNames, Filter, check_filter
+from labbook.index.query_fields import (
+    FILTERS,
+    SAME_FIELD,
+    VALUES,
+    FieldNames,
+    Filter,
+    check_filter,
+    read_day,
+    read_moment,
+)
 from labbook.index.vocabulary import vocabulary
 
 _WORD = re.compile(r"""-?(?:[^\s"]*[:=<>])?"[^"]*"?|\S+""")
-_CONDITION = re.compile(r"(-?)((?:--)?[^\W\d][\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)", re.DOTALL)
+_CONDITION = re.compile(r"(-?)((?:--)?[^\W\d][\w./-]*?)(=?[<>]=?|!=|==|:|=)(.+)", re.DOTALL)
+_UNFINISHED = re.compile(r"-?(?:--)?([^\W\d][\w./-]*?)(?:=?[<>]=?|[!=]?=|[:!])\"?")
 _OPTION = re.compile(r"--([A-Za-z][\w.-]*)")
-_SPACED = re.compile(r"(?<=\w)\s+(<=|>=|!=|<|>)\s+(?=[-+.\d]|nan\b|inf\b)")
+_SPACED = re.compile(r"(?<=\w)\s+(=?[<>]=?|!=)\s+(?=[-+.\d]|nan\b|inf\b)")
+_SAME_OPERATOR = {"!=": "=", "==": "=", "=<": "<=", "=>": ">="}
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
 _DAY = re.compile(r"\d{4}-\d\d(?:-\d\d)?|\d{4}-W\d\d?|today|yesterday|今天|昨天", re.IGNORECASE)
-_AGE = re.compile(r"(\d{1,5})([hdw])")
 _ENDING = re.compile(r"(?:ies|ied|ing|ed|es|s)$")
-_DAY_S = 86400.0
 _MOST_FORM = 12
 _SENTENCE = 4
 """Fewest words of a question; in one, `strict=False` is code rather than a mistyped condition. Source: chosen by us."""
@@ -117,7 +126,9 @@ class _Reader:
 
     def read(self, token: str, follows: str) -> None:
         """Reads one token; `OR` joins what is beside it, `not` negates the condition behind it."""
-        if token == "OR" and self._last and follows:
+        if token == "OR" and (self._strict or (self._last and follows)):
+            if not (self._last and follows):
+                raise QueryError("terminal.query.or_between_kinds", advice="terminal.query.or_advice")
             self._joins = True
             return
         if token.lower() == "not" and self._condition(follows) is not None:
@@ -133,7 +144,7 @@ class _Reader:
         if self._joins and kind != self._last:
             raise QueryError("terminal.query.or_between_kinds", advice="terminal.query.or_advice")
         if is_day:
-            begin, end = _day(token, self._now)
+            begin, end = read_day(token, self._now)
             self._since.append(begin)
             self._before.append(end)
         elif condition is None:
@@ -167,6 +178,9 @@ class _Reader:
                 raise unknown("terminal.query.unknown_option", name, self._names.params, lambda near: f"--{near}")
             return Filter("option", (name.lower(),))
         parted = _CONDITION.fullmatch(token)
+        if self._strict and (unfinished := _UNFINISHED.fullmatch(token)):
+            name = unfinished.group(1)
+            raise unknown("terminal.query.no_value", name, VALUES.get(name, ()))
         if parted is None:
             return None
         minus, written, operator, raw = parted.groups()
@@ -180,7 +194,7 @@ class _Reader:
             value.strip().lower(),
         )  # fmt: skip
         wanted = self._whole_values(key, operator, wanted)
-        negated, operator = (bool(minus) != (operator == "!=")), {"!=": "=", "==": "="}.get(operator, operator)
+        negated, operator = (bool(minus) != (operator == "!=")), _SAME_OPERATOR.get(operator, operator)
         if key in ("since", "before"):
             return Filter(key, (value,), negated, operator)
         return check_filter(Filter(key, wanted, negated, operator))
@@ -238,7 +252,7 @@ class _Reader:
         condition = replace(condition, negated=condition.negated != self._negates)
         if condition.key in ("since", "before"):
             is_since = (condition.key == "since") != (condition.negated or condition.operator in ("<", "<="))
-            (self._since if is_since else self._before).append(_moment(condition.values[0], self._now))
+            (self._since if is_since else self._before).append(read_moment(condition.values[0], self._now))
         elif self._joins and self._groups:
             self._groups[-1].append(condition)
         else:
@@ -359,34 +373,3 @@ def _form_expression(form: str, *, prefix: bool) -> str:
         # The stemmer writes `memori` for `memory` and `converg` for `converge`; the prefix must match both.
         phrase = phrase[:-1]
     return '"' + phrase.replace('"', '""') + '"' + ("*" if wide else "")
-
-
-def _day(value: str, now: datetime) -> tuple[float, float]:
-    """Returns the Unix seconds of the start and the end of a day, week or month."""
-    begin = _moment(value, now)
-    first = date.fromtimestamp(begin)
-    is_month = value[:4].isdigit() and len(value) == len("2026-11")
-    last = (first + timedelta(31)).replace(day=1) if is_month else first + timedelta(7 if "W" in value.upper() else 1)
-    return begin, datetime(last.year, last.month, last.day).astimezone().timestamp()
-
-
-def _moment(value: str, now: datetime) -> float:
-    """Returns the Unix seconds of the start of a day, week or month, or of an age before now."""
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    age = _AGE.fullmatch(value.lower())
-    try:
-        if age:
-            unit = {"h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}[age.group(2)]
-            return now.timestamp() - int(age.group(1)) * unit
-        if value.lower() in ("today", "今天"):
-            return today.timestamp()
-        if value.lower() in ("yesterday", "昨天"):
-            return (today - timedelta(days=1)).timestamp()
-        if "W" in value.upper():
-            year, _, week = value.upper().partition("-W")
-            day: date = date.fromisocalendar(int(year), int(week), 1)
-        else:
-            day = date.fromisoformat(value if len(value) > 7 else f"{value}-01")
-        return datetime(day.year, day.month, day.day).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise QueryError("terminal.query.bad_date", value=value, advice="terminal.query.date_advice") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from labbook.frozen import dataclass
 from labbook.index.page_scores import ENOUGH, PageScore, page_scores
 from labbook.index.query_parser import Question, parse_query
-from labbook.index.vocabulary import is_request
+from labbook.index.vocabulary import is_about_past, is_request, names_failure
 from labbook.model.symptom import CRASH_FAMILIES, Symptom
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ _ENOUGH_WITH_PHRASE = 0.9
 _MOSTLY = 0.35
 """Smallest share of a query that a page must explain if only one word of it is known. Source: as above."""
 _REQUESTED = 0.5
-"""The same of a question that asks for a way or a fact. Source: chosen by us."""
+"""The same of a question that asks for a way or a fact, or has no word of a failure. Source: chosen by us."""
+_FITTING = 0.55
+"""Smallest fit of the best phrase of a page that explains less than that of a question without a word of a failure:
+"weight loss plan" is about none. Source: chosen by us on benchmarks/search."""
 _ASKED = 0.88
 """The same, of the fit of its best phrase: of a question that the page itself has."""
 _NAMED = 0.037
@@ -126,6 +129,8 @@ def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QueryS
     pages = scores.rank_pages(question.text)
     known_words, count = scores.count_known(question.text)
     ranked = [one for one in pages if _has_evidence(one, known_words, count)]
+    if not names_failure(question.text):
+        ranked = [one for one in ranked if one.share >= _REQUESTED or one.fit >= _FITTING]
     if is_request(question.text):
         ranked = [one for one in ranked if (one.has_phrase and one.share >= _REQUESTED) or one.fit >= _ASKED]
     is_word = sum(not term.minor for term in question.terms) < 2
@@ -139,11 +144,13 @@ def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QueryS
     ranked.sort(key=lambda one: not one.exact)  # what says the same as the query comes first, all as likely
     best = ranked[0]
     near = [one for one in ranked[:_MOST] if one.score >= _NEAR * best.score]
+    # What helped earlier comes before all pages.
+    lowest = best.score * (_NEAR if is_about_past(question.text) else _EQUAL)
     return QuerySymptoms(
         symptoms=tuple(one.symptom for one in near),
         families=_families([known[best.symptom]]),
         whole=best.share >= _WHOLE and (best.has_phrase or best.exact or is_word),
-        equal=sum(one.exact or one.score >= _EQUAL * best.score for one in near),
+        equal=sum(one.exact or one.score >= lowest for one in near),
         has_phrase=best.has_phrase,
     )
 

@@ -23,6 +23,7 @@ from labbook.index.query_fields import Filter
 from labbook.index.query_parser import Question, match_expression, parse_query
 from labbook.index.query_symptoms import QuerySymptoms
 from labbook.index.sql_filters import filter_sql
+from labbook.index.vocabulary import names_failure
 
 if TYPE_CHECKING:
     import sqlite3
@@ -154,7 +155,8 @@ def _find_frameworks(question: Question) -> list[Filter]:
 def _runs_with_names(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> list[Row]:
     """Returns the runs with the failure that have all names of a question: its fixes, else the newest.
 
-    Names that no note has are left out. Where no run has both, the few runs with the names count, crashed ones first.
+    Names that no note has are left out. Where no run has both, the few failed runs with all names count, crashed ones
+    first, unless the question is a message that the catalogue explains.
     """
     query = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT {COUNTED}"
     named: set[int] = set()
@@ -166,9 +168,9 @@ def _runs_with_names(index: sqlite3.Connection, question: Question, subject: Que
             named, there = named & notes if named else notes, [*there, expression]
     if not named:
         return []
-    failed = _runs_with_failure(index, question, replace(subject, fingerprints=()), COUNTED)
+    failed = _runs_with_failure(index, question, replace(subject, fingerprints=(), families=()), COUNTED)
     found = [row for row in failed if row.number in named]
-    if not found:
+    if not (found or subject.whole) and len(there) == len(subject.names):
         where, values = filter_sql(question)
         where = f"n.kind = 'run' AND n.id IN (SELECT note FROM failures) AND {where}"
         expression = " AND ".join(f"({one})" for one in there)
@@ -283,17 +285,22 @@ def _matching(
 
 
 def _match_some_words(index: sqlite3.Connection, question: Question, limit: int) -> tuple[list[Row], int]:
-    """Returns notes with most of the words, by rarity; a word that no note has is as rare as can be."""
+    """Returns notes with most of the words, by rarity; a word that no note has is as rare as can be.
+
+    Without a word of a failure only titles, tags and the text of people are searched.
+    """
     terms = [term for term in question.terms if not term.minor]
     if len(terms) < 2 or not match_expression(question):
         return [], 0
     where, values = filter_sql(question)
+    columns = "" if names_failure(question.text) else _COLUMNS_OF_PEOPLE
     notes = index.execute("SELECT count(*) FROM notes").fetchone()[0]
     scores: defaultdict[int, float] = defaultdict(float)
     total = 0.0
     for term in terms[:_MOST_LOOSE_TERMS]:
         expression = match_expression(replace(question, terms=(term,)), prefix=True)
-        found = index.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", [expression, COUNTED]).fetchall()
+        query = "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?"
+        found = index.execute(query, [f"{columns} ({expression})".strip(), COUNTED]).fetchall()
         rarity = math.log(1 + notes / (1 + len(found)))
         total += rarity
         for (number,) in found:

@@ -48,6 +48,7 @@ class Vocabulary:
         requests: Roots of the forms that ask for a way or a fact, and whether they stand at the beginning.
         calls: Forms such as `model.train`, which "the model trains" is not.
         failing: Meanings of a failure.
+        past: Roots of the forms that ask about earlier runs: "how did we".
         longest: First root -> number of atoms of the longest form that begins with it.
     """
 
@@ -61,6 +62,7 @@ class Vocabulary:
     requests: tuple[tuple[tuple[str, ...], bool], ...] = ()
     calls: frozenset[tuple[str, ...]] = frozenset()
     failing: frozenset[str] = frozenset()
+    past: tuple[tuple[str, ...], ...] = ()
 
 
 @cache
@@ -106,19 +108,37 @@ def vocabulary() -> Vocabulary:
     )
     asking = tuple((_roots(form), form.startswith("^")) for form in requests)
     calls = frozenset(tuple(atoms(form)) for form in forms if "." in form)
-    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, asking, calls, failing)
+    past = tuple(map(_roots, past_words()))
+    return Vocabulary(forms, frozenset(minor), keys, longest, weak, adverbs, everyday, asking, calls, failing, past)
+
+
+def past_words() -> list[str]:
+    """Returns the words of a question about earlier runs."""
+    return _line_words("~~~~~~~")
+
+
+def is_about_past(text: str) -> bool:
+    """Whether a text asks about earlier runs: "how did we"."""
+    roots = _roots(text)
+    return any(_has(roots, form) for form in vocabulary().past)
+
+
+def names_failure(text: str) -> bool:
+    """Whether a text has a word of a failure, or asks about earlier runs."""
+    return any(one & vocabulary().failing for one in read_meanings(text)) or is_about_past(text)
 
 
 def is_request(text: str) -> bool:
     """Whether a text asks for a way or a fact without a word of a failure: "how to add a scheduler"."""
     roots = _roots(text)
-    if any(one & vocabulary().failing for one in read_meanings(text)):
-        return False
-    return any(
-        roots[at : at + len(form)] == form
-        for form, is_first in vocabulary().requests
-        for at in range(1 if is_first else len(roots))
+    forms = vocabulary().requests
+    return not names_failure(text) and any(
+        roots[: len(form)] == form if is_first else _has(roots, form) for form, is_first in forms
     )
+
+
+def _has(roots: tuple[str, ...], form: tuple[str, ...]) -> bool:
+    return any(roots[at : at + len(form)] == form for at in range(len(roots)))
 
 
 def _line_words(mark: str) -> list[str]:
@@ -225,7 +245,9 @@ def read_meanings(text: str) -> tuple[frozenset[str], ...]:
     while at < len(roots):
         for width in range(longest.get(roots[at], 0), 0, -1):
             key = roots[at : at + width]
-            names = meanings.get(key)
+            # "normally" is not "normalise", though both have one root.
+            is_minor = width == 1 and words[at] in known.minor and words[at] not in known.forms
+            names = frozenset[str]() if is_minor else meanings.get(key)
             if names is not None and (key not in known.calls or key == tuple(words[at : at + width])):
                 if start < at:
                     found += _unknown(roots[start:at])

@@ -107,6 +107,12 @@ def test_filters_words_and_conditions(large_site, open_page, fronts):
     assert page.locator(".lb-none").inner_text() == "No run matches these filters."
     query.fill("status:finishd")
     assert "Did you mean status:finished?" in page.locator(".lb-none").inner_text()
+    query.fill("status: failed")
+    assert "status has no value" in page.locator(".lb-none").inner_text()
+    query.fill("loss=<0.3")
+    assert count(page) == sum(
+        f["metrics"]["loss"]["last"] != "nan" and f["metrics"]["loss"]["last"] <= 0.3 for f in fronts
+    )
 
 
 def test_what_is_chosen_stands_in_the_address_and_back_takes_it_back(large_site, open_page):

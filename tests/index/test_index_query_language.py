@@ -8,6 +8,7 @@ from order_of_tests import in_one_test
 from labbook.index import sql_filters
 from labbook.index.query import list_notes, search
 from labbook.index.query_error import QueryError
+from labbook.index.query_parser import parse_query
 
 A, B, C, D = (f"2026112{n}-100000-aaaa" for n in range(4))
 NUMBERS = {"first": 2.3, "best": 0.1, "last": 0.2, "steps": 500}
@@ -74,6 +75,7 @@ def book(notes):
         ("host=gpu-01", [A]),
         ('note:"a b"', [C]),
         ("-since:2026-11-22", [B, A]),
+        ("val_acc.best=>0.5", [C, A]),
         ("started<2026-11-21", [A]),
         ("check:dead_relu OR tag:nightly", [B]),
     ],
@@ -126,6 +128,22 @@ def test_what_is_not_known_is_refused_with_the_nearest(book, query, said, advice
         with pytest.raises(QueryError) as caught:
             ask(book, query)
         assert said in caught.value.message and advice in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("status:", "status has no value"),
+        ("-tag: sweep", "tag has no value"),
+        ("lr<", "lr has no value"),
+        ("OR lr>1", "OR must"),
+        ("lr>1 OR", "OR must"),
+    ],
+)
+def test_an_unfinished_condition_is_refused_in_a_list_and_a_word_in_a_question(book, query, said):
+    with pytest.raises(QueryError, match=said):
+        list_notes(book, query)
+    assert parse_query("my train loss: nan").terms
 
 
 @pytest.mark.parametrize("query", ["tag:swep", "host:gpu-9", "experiment:exp9"])

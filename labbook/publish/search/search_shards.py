@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 from labbook.frozen import dataclass
-from labbook.index.vocabulary import vocabulary, vocabulary_lines
+from labbook.index.vocabulary import past_words, vocabulary, vocabulary_lines
 from labbook.publish.search.search_records import SearchRecord
 from labbook.publish.search.search_service import PagefindError, Service, program
 from labbook.publish.search.search_words import search_words
@@ -306,6 +306,7 @@ def _manifest(shards: Mapping[str, Shard]) -> dict[str, Any]:
     first = shards[_FIRST]
     meanings, minor, requests = vocabulary_lines()
     failing = [form for forms in meanings if forms[0] in vocabulary().failing for form in forms]
+    failing += past_words()
     return {
         "vocabulary": {"meanings": meanings, "minor": minor, "requests": requests, "failing": failing},
         "first": {"key": first.key, "count": first.count},

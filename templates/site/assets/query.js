@@ -5,11 +5,11 @@
 /* `known` is filled by the table: {titles, metrics, params}; `text` returns what the words of a run are looked for in. */
 window.labbook.query = (known, say, text) => {
   const WORD = /-?(?:[^\s"]*[:=<>])?"[^"]*"?|\S+/g;
-  const CONDITION = /^(-?)((?:--)?[\p{L}_][\p{L}\w./-]*?)(<=|>=|!=|==|<|>|:|=)(.+)$/su;
-  const UNFINISHED = /^-?(?:--)?[\p{L}_][\p{L}\w./-]*(?:<=|>=|!=|==|<|>|:|=|!)"?$/u;
+  const CONDITION = /^(-?)((?:--)?[\p{L}_][\p{L}\w./-]*?)(=?[<>]=?|!=|==|:|=)(.+)$/su;
+  const UNFINISHED = /^-?(?:--)?([\p{L}_][\p{L}\w./-]*?)(?:=?[<>]=?|[!=]?=|[:!])"?$/u;
   const DAY = /^(?:\d{4}-\d\d(?:-\d\d)?|\d{4}-w\d\d?|today|yesterday|今天|昨天)$/i;
   const OPTION = /^--([A-Za-z][\w.-]*)$/;
-  const SPACED = /(?<=\w)\s+(<=|>=|!=|<|>)\s+(?=[-+.\d]|nan\b|inf\b)/g;
+  const SPACED = /(?<=\w)\s+(=?[<>]=?|!=)\s+(?=[-+.\d]|nan\b|inf\b)/g;
   const NUMBER = /^[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?$/i;
   const DURATION = /^(\d+(?:\.\d+)?)(ms|s|m|min|h|d)$/;
   const UNITS = { ms: 0.001, s: 1, m: 60, min: 60, h: 3600, d: 86400 };
@@ -184,7 +184,7 @@ window.labbook.query = (known, say, text) => {
     if (search && !isMeant(written, sign, value, search)) return null;
     const bare = written.replace(/^--/, ""), low = bare.toLowerCase();
     const key = SAME[low] ?? (low in TEXTS || DATES.includes(low) ? low : bare);
-    const operator = { "!=": "=", "==": "=" }[sign] ?? sign;
+    const operator = { "!=": "=", "==": "=", "=<": "<=", "=>": ">=" }[sign] ?? sign;
     const turned = (minus !== "") !== (sign === "!=");
     const ordered = operator !== ":" && operator !== "=";
     const asked = (operator === ":" ? value.split(",") : [value]).map((one) => one.trim().toLowerCase()).filter(Boolean);
@@ -230,10 +230,13 @@ window.labbook.query = (known, say, text) => {
     try {
       tokens.forEach((token, n) => {
         const follows = tokens[n + 1];
-        if (token === "OR" && last && follows) { joins = true; return; }
+        if (token === "OR" && !search && !last) throw refused("query_or", {});
+        if (token === "OR" && last && (follows || !search)) { joins = true; return; }
         if (token.toLowerCase() === "not" && follows && CONDITION.test(follows)) { negates = true; return; }
         // Somebody is still typing.
-        if (UNFINISHED.test(token) && !follows && !search) return;
+        const unfinished = !search && UNFINISHED.exec(token);
+        if (unfinished && !follows) return;
+        if (unfinished) throw refused("query_no_value", { name: unfinished[1] });
         const one = condition(token, about) ?? words(token);
         if (joins && (one.kind === "date" || one.kind !== last)) throw refused("query_or", {});
         const test = negates ? (run) => !one.test(run) : one.test;
