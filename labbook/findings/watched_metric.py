@@ -19,7 +19,7 @@ from labbook.model.metric_kinds import MetricGoal, metric_kind, name_words, name
 from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.review.printed_values import NUMBER
-from labbook.review.watched_values import PRINTED_LAST, STOPPED, find_watched_values, says_nothing_of_model
+from labbook.review.watched_values import EVALUATED, PRINTED_LAST, STOPPED, find_watched_values, says_nothing_of_model
 
 if TYPE_CHECKING:
     from labbook.review.printed_values import PrintedValue
@@ -108,6 +108,8 @@ def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool, past: Seq
     is_loss = kind.quantity == "loss"
     if value.how == PRINTED_LAST and kind.is_training and (is_loss or kind.split):
         return None
+    if value.how == EVALUATED and (not is_loss or kind.split):
+        return None  # what other values are of, their names say
     if _is_held_out(run, name, past) and (
         (is_loss and kind.is_training) or value.how == PRINTED_LAST or (value.how > STOPPED and is_loss)
     ):

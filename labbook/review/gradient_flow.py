@@ -9,7 +9,18 @@ from collections.abc import Iterator, Sequence
 from labbook.frozen import dataclass
 from labbook.review.call_syntax import is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.names import LOOPS, SCOPES, Loop, dotted_target, last_name, loops, of_type, parameters, walk
+from labbook.review.names import (
+    LOOPS,
+    SCOPES,
+    Function,
+    Loop,
+    dotted_target,
+    last_name,
+    loops,
+    of_type,
+    parameters,
+    walk,
+)
 from labbook.review.source_file import Source
 
 _MAX_DEPTH = 4
@@ -348,6 +359,12 @@ def is_under_no_grad(source: Source, node: ast.AST) -> bool:
         ):
             return True
     return False
+
+
+def computes_without_gradients(function: Function) -> bool:
+    """Whether a function turns gradients off for all that it computes, or in a block of it."""
+    blocks = (item.context_expr for block in of_type(walk(function.body), ast.With) for item in block.items)
+    return any(_turns_off(one) for one in (*function.decorator_list, *blocks))
 
 
 def _turns_off(node: ast.expr) -> bool:

@@ -10,17 +10,20 @@ import ast
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from labbook.model.metric_kinds import metric_kind, name_words
 from labbook.review.call_syntax import argument
 from labbook.review.code_index import Code
+from labbook.review.gradient_flow import computes_without_gradients, is_under_no_grad
 from labbook.review.names import (
     LOOPS,
     Function,
     assigned_pairs,
     defaults,
+    dotted_target,
     last_name,
     last_names,
     member_key,
@@ -32,7 +35,7 @@ from labbook.review.printed_values import bare_value, words_before
 from labbook.review.source_file import Source, Unreadable, read_source
 from labbook.review.value_flow import ValueFlow, WatchedValue
 
-SAVED, STOPPED, CHOSEN, SCHEDULED, PRINTED_LAST = range(5)
+SAVED, STOPPED, CHOSEN, SCHEDULED, PRINTED_LAST, EVALUATED = range(6)
 """How a program watches a value, the surest first."""
 
 _SAVES = re.compile(r"save|checkpoint|ckpt|copy|state_dict", re.IGNORECASE)
@@ -67,7 +70,7 @@ def find_watched_values(files: list[Path]) -> tuple[list[WatchedValue], frozense
     finder = _Finder(Code(sources))
     watched = [one for source in sources for one in finder.watched_in(source)]
     found = [finder.follow(*one) for one in watched if not says_nothing_of_model(last_name(one[3]))]
-    found += finder.printed_last(sources)
+    found += [*finder.printed_last(sources), *finder.evaluated()]
     known = sorted((one for one in found if one.labels or one.lines), key=lambda one: one.how)
     return known, frozenset(finder.labels())
 
@@ -216,6 +219,23 @@ class _Finder:
                 return []  # results of several trainings, which one function printed
             return [one for one in found if any(line.in_loop or metric_kind(line.label).split for line, _ in one.lines)]
         return []
+
+    def evaluated(self) -> Iterator[WatchedValue]:
+        """Yields the values that a loop prints and that are computed without gradients, as those of an evaluation."""
+        for source, node, parts in self._flow.templates:
+            for value in parts:
+                if isinstance(value, ast.expr) and self._is_evaluated(source, node, bare_value(value)[0]):
+                    found = self.follow(EVALUATED, "", source, value)
+                    yield replace(found, lines=tuple(one for one in found.lines if one[0].in_loop))
+
+    def _is_evaluated(self, source: Source, node: ast.AST, value: ast.expr) -> bool:
+        """Whether what a statement prints comes from a block, or only from functions, without gradients."""
+        given = self._code.assignments(source.function(node) or source.tree, dotted_target(value))
+        if is_under_no_grad(source, node):
+            return any(is_under_no_grad(source, one) for one in given)
+        calls = [getattr(one, "value", one) for one in given or [value]]
+        functions = [self._code.function_named(source, one.func) for one in calls if isinstance(one, ast.Call)]
+        return bool(functions) and all(one is not None and computes_without_gradients(one[1]) for one in functions)
 
     def _runs_once(self, source: Source, node: ast.AST) -> bool:
         """Whether a node is outside of loops and functions, or in a function that only such a line calls."""

@@ -269,3 +269,39 @@ def test_the_lines_of_two_phases_count_together_where_one_call_gives_both_values
     text = "[adam ]   0 gap 9.0e-01\n[adam ]   1 gap 5.0e-01\n[lbfgs]   0 gap 3.0e-01\n[lbfgs]   1 gap 1.0e-01\n"
     run = _run(tmp_path, code, text + "final gap 1.0e-01\n")
     assert next(s.values for s in run.series if s.name == "gap") == values
+
+
+EVALUATED = {
+    "in a block": (
+        """
+        loss = criterion(net(x), y)
+        if i % 10 == 0:
+            with torch.no_grad():
+                loss = criterion(net(all_x), all_y)
+                print(f"Iter {i:04d} | Total Loss {loss.item():.4f}")
+        """,
+        True,
+    ),
+    "by a function": ("        total = evaluate(net)\n        print(f'Iter {i:04d} | Total Loss {total:.4f}')\n", True),
+    "in training": ("        loss = step(net)\n        print(f'Iter {i:04d} | Total Loss {loss:.4f}')\n", False),
+    "in training, printed in a block": (
+        """
+        loss = step(net)
+        with torch.no_grad():
+            print(f"Iter {i:04d} | Total Loss {loss.item():.4f}")
+        """,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "is_evaluated"), EVALUATED.values(), ids=EVALUATED)
+def test_a_loss_that_is_computed_without_gradients_is_that_of_an_evaluation(tmp_path, body, is_evaluated):
+    code = (
+        "import torch\n@torch.no_grad()\ndef evaluate(net):\n    return criterion(net(all_x), all_y).item()\n"
+        "def step(net):\n    return criterion(net(x), y)\n"
+        f"for epoch in range(1):\n    for i in range(0, 30, 10):\n{textwrap.indent(textwrap.dedent(body), ' ' * 8)}"
+    )
+    text = "Iter 0000 | Total Loss 0.8000\nIter 0010 | Total Loss 0.7000\nIter 0020 | Total Loss 0.6000\n"
+    run = add_watched_goal(_run(tmp_path, code, text, Series("loss", "probe", (1, 2, 3), (0.5, 0.4, 0.3))))
+    assert (run.primary == "Total_Loss") == is_evaluated
