@@ -17,7 +17,7 @@ from labbook.model.signals import Signals
 _OVERHEAD_OK = 0.02
 _OVERHEAD_HIGH = 0.04
 """Twice the promise: a share near the promise depends on what else the machine does, and is no news."""
-_OVERHEAD_SHORT_S = 1.0
+_OVERHEAD_SHORT_S = 3.0
 
 
 @check("steps_counted", family="record", tier=1, whole=True)
@@ -110,7 +110,7 @@ def is_on(value: object) -> bool:
 def probe_overhead(run: Run, signals: Signals) -> Outcome:
     """Which share of the time the probe took, by its own measurement; set-up, which is paid once, is listed apart.
 
-    Source: chosen by us; 2 % is the cost that labbook promises for steps of 30 ms, and less than a second in all is no
+    Source: chosen by us; 2 % is the cost that labbook promises for steps of 30 ms, and less than 3 s in all is no
     cost. Never more than a note: it is no fault of the program.
     """
     probe = run.probe

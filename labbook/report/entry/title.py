@@ -134,7 +134,8 @@ def _best_trial_phrase(trials: Mapping[str, Any], labels: Mapping[str, Any], kin
         return fill(labels[key], count=total, metric=metric, value=value, low=low, high=high)
     if "best" not in trials:
         return fill(labels[kind], count=total)
-    metric, value, best = _display_name(str(trials["metric"])), number(trials["value"]), trials["best"]
+    metric = _display_name(str(trials["metric"]).removeprefix("best_"))  # "best validation accuracy" at the end of each
+    value, best = number(trials["value"]), trials["best"]
     params = next((row.get("params") or {} for row in trials.get("rows") or () if row.get("number") == best), {})
     named = [f"{_display_name(str(name))}={_option(given)}" for name, given in params.items()][:_MAX_OPTIONS]
     # Tools number their trials from 0; people count trainings from 1.

@@ -2,8 +2,11 @@
 
 import pytest
 
+from labbook.model.run import Run
+from labbook.model.series import Series
 from labbook.record.run_from_journal.successive_trainings import training_phases
 from labbook.record.run_from_journal.training_order import find_trainings
+from labbook.report.entry.title import run_title
 from labbook.store.journal import ProcessEvents
 
 
@@ -24,3 +27,11 @@ def test_trainings_that_one_line_steps_are_compared(models, lines, count):
     process = ProcessEvents("0.jsonl", tuple({**event, "t": float(t)} for t, event in enumerate(events)))
     assert len(find_trainings([process])) == count
     assert training_phases([process])["several"]
+
+
+def test_a_best_value_is_not_called_best_twice():
+    loss = Series("loss", "probe", (1, 2), (2.0, 1.0))
+    rows = [{"number": 0, "params": {"lr": 0.1}}, {"number": 1, "params": {"lr": 0.2}}]
+    facts = {"metric": "best_validation_accuracy", "best": 0, "value": 0.97, "rows": rows}
+    run = Run("i", "finished", (), "", 0.0, script="a.py", series=(loss,), captured={"trainings": facts})
+    assert run_title(run) == "a.py: finished, 2 trainings, best validation_accuracy 0.97 (training 1: lr=0.1)"
