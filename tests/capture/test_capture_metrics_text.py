@@ -390,11 +390,9 @@ def test_what_is_around_a_metric_says_of_which_data_it_is(text, found):
 
 
 def test_epochs_that_begin_anew_are_those_of_other_trainings():
-    line = "fold {} epoch {} auc 0.9{}"
-    (folds,) = metrics_from_console("\n".join(line.format(fold, n, n) for fold in (1, 2) for n in (1, 2, 3)))
-    assert folds.starts == (0, 3)
-    (one,) = metrics_from_console("\n".join(line.format(1, n, n) for n in (1, 2, 3)))
-    assert one.starts == ()
+    for folds, starts in (((1, 2), (0, 3)), ((1,), ())):
+        text = "\n".join(f"fold {fold} epoch {n} auc 0.9{n}" for fold in folds for n in (1, 2, 3))
+        assert metrics_from_console(text)[0].starts == starts
     for of, step in (("", None), ("/30", 60)):  # without the length of an epoch the steps are none of the run
-        (joined,) = metrics_from_console("".join(f"step [{n}{of}] mse {1 / n:.3f}\n" for n in (10, 20, 30) * 2))
-        assert joined.last_step == step
+        joined = metrics_from_console("".join(f"step [{n}{of}] mse {1 / n:.3f}\n" for n in (10, 20, 30) * 2))
+        assert [series.last_step for series in joined] == [step]

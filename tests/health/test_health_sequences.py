@@ -383,3 +383,6 @@ def test_a_loss_for_each_time_of_a_sequence_has_no_classes_of_the_data(ask, call
     call = classifier(calls=calls, classes=3, target={"shape": [32], "min": 0, "max": 2})
     signals = {"losses": (call,), "prints": (counted,), "loop": {"backwards": 250}}
     assert ask("class_imbalance", signals=signals).verdict == verdict
+    # Phases with smaller batches than the classifier's are no labels of several times.
+    signals["batches"] = tuple({"phase": "train", "samples": samples} for samples in (32, 16, 16))
+    assert ask("class_imbalance", signals=signals).verdict == verdict

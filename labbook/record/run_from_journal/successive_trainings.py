@@ -95,7 +95,8 @@ def _differing_options(trainings: Sequence[Training], script: str) -> list[dict[
             trainings in their order.
     """
     options = [{"model": one.last_optimizer.get("root", ""), **_plain_options(one.last_optimizer)} for one in trainings]
-    for name, sizes in (("parameters", _model_sizes(trainings)), ("batch_size", _batch_sizes(trainings))):
+    measured = {"parameters": _model_sizes, "batch_size": _batch_sizes, "samples": _data_sizes}
+    for name, sizes in ((name, measure(trainings)) for name, measure in measured.items()):
         if min(sizes) > 0 and max(sizes) > _LARGER * min(sizes):
             options = [{**each, name: size} for each, size in zip(options, sizes, strict=True)]
     kinds = {one.last_optimizer.get("type", "") for one in trainings}
@@ -230,6 +231,21 @@ def _batch_sizes(trainings: Sequence[Training]) -> list[int]:
         sizes.append(int(max(found) if len(set(found)) <= _SIZES_OF_A_LOADER else median_high(found)))
         given |= {size for loader in one.process.events_of_kind(Loader) if (size := loader.get("batch_size", 0))}
     return [size if not given or size in given else 0 for size in sizes]
+
+
+def _data_sizes(trainings: Sequence[Training]) -> list[int]:
+    """Returns the samples of the loader that each training began with, 0 where unknown.
+
+    A loader is known by its first iteration, just before the first step.
+    """
+    sizes: list[int] = []
+    after = -math.inf
+    for one in trainings:
+        loaders = one.process.events_of_kind(Loader)
+        own = [loader for loader in loaders if after < loader.get("t", 0.0) <= one.begin]
+        sizes.append(own[-1].get("length", 0) if own else 0)
+        after = one.begin
+    return sizes
 
 
 def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:

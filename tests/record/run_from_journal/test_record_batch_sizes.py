@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from labbook.record.run_from_journal.successive_trainings import _batch_sizes
+from labbook.record.run_from_journal.successive_trainings import _batch_sizes, _data_sizes
 from labbook.store.journal import ProcessEvents
 
 
@@ -34,3 +34,12 @@ def test_the_size_of_data_that_are_fewer_than_a_batch_is_none_of_a_batch():
     process = ProcessEvents("p", tuple(events))
     trainings = [SimpleNamespace(process=process, last_optimizer={"index": index}) for index in (0, 1)]
     assert _batch_sizes(trainings) == [0, 64]
+
+
+def test_the_data_of_a_training_are_those_of_the_loader_before_its_first_step():
+    """As in active learning, whose rounds have more and more labels: they are no repeats."""
+    loaders = [(1.0, 60), (2.5, 400), (3.0, 120), (4.5, 400)]  # the second and fourth ones test
+    process = ProcessEvents("p", tuple({"k": "loader", "t": t, "length": length} for t, length in loaders))
+    trainings = [SimpleNamespace(process=process, begin=begin) for begin in (1.1, 3.1)]
+    assert _data_sizes(trainings) == [60, 120]
+    assert _data_sizes([*trainings, SimpleNamespace(process=process, begin=4.0)])[-1] == 0

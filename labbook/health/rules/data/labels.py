@@ -20,7 +20,7 @@ from labbook.health.evidence.training_kind import (
     ignored_labels,
     training_losses,
 )
-from labbook.health.evidence.trend_tests import binomial_at_least, mean, median
+from labbook.health.evidence.trend_tests import binomial_at_least, mean
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Batch, Leaf
 from labbook.model.events.training_kinds import LossCall
@@ -96,7 +96,8 @@ def _binary_counts(run: Run, signals: Signals) -> Counter[str]:
 
 def find_classifier(signals: Signals) -> LossCall | None:
     """The classifier's loss of this training, for one label a sample."""
-    samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
+    # The largest batch: phases may have batches of their own sizes.
+    samples = max((b.get("samples", 0) for b in signals.batches if b.get("phase") == "train"), default=0)
     for loss in training_losses(signals):
         form = loss.get("target", {}).get("shape", ())
         # PaddlePaddle's own style is a column of labels, one a row.
