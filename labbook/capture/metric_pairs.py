@@ -192,6 +192,8 @@ class _NamedValues:
         value = _value(match, strong=is_strong, placed=self._is_headed or self._is_whole or follows, whole=is_reward)
         if value is None:
             return
+        if is_reward and not set(AVERAGES).isdisjoint((match["note"] or "").lower().split()):
+            name = f"average_{name}"  # "return (mean of 15) 0.7"
         if not self.is_placed and "mean" not in name_words(name) and _SPREAD.match(line, match.end()):
             name = f"mean_{name}"
         name = self._distinguish(self._with_split(name, match), start)

@@ -277,7 +277,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ("Accuracy for class: plane is 55.8 %", {}),
         ("validation: mae 0.5 rmse 0.6", {"val/mae": [(1, 0.5)], "val/rmse": [(1, 0.6)]}),
         ("[6] test mse 0.5\n[7] test mse 0.4", {"test_mse": [(6, 0.5), (7, 0.4)]}),
-        ("ep   5 | return   0.58 | eps 0.97 | len 22", {"return": [(5, 0.58)]}),
+        ("ep   5 | return (mean of 9)   0.58 | eps 0.97 | len 22", {"average_return": [(5, 0.58)]}),
         ("done, val_loss 0.5, auc 0.75", {"val_loss": [(1, 0.5)], "auc": [(1, 0.75)]}),
         ("Final: hits@10 0.9 f1 0.8 mrr 0.4", {"hits@10": [(1, 0.9)], "f1": [(1, 0.8)], "mrr": [(1, 0.4)]}),
         *[(line, {}) for line in ("step 3 return 0.5", "we saw mae 0.5 before", "lr 0.1 mae 0.2")],
