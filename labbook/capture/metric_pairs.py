@@ -47,8 +47,8 @@ _SPLIT_PAIR = re.compile(
 _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
 """A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
 _LISTED = re.compile(r"[ \t]{0,8}[,;|][ \t]{0,8}\Z|[ ]-[ ]\Z")
-_SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
-"""What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss"."""
+_SECTION = re.compile(rf"(?<![\w/.-])(?<!at best )({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
+"""What begins the metrics of a data split within a line: "[Valid] loss"; not "Test at best val: ..."."""
 _VARIANT = re.compile(rf"\W*(?:{_ANY_SPLIT})[ ]?\(([A-Za-z]\w{{0,15}})\)[ ]?:", re.IGNORECASE)
 """The weights that a line of a data split is of: "Test (EMA): Loss: 0.6"."""
 _HEADING = re.compile(

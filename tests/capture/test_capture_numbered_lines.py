@@ -24,3 +24,8 @@ pytestmark = pytest.mark.pure
 def test_numbered_lines_of_several_forms(line, found):
     text = "\n".join(line.format(n=n) for n in (3, 6, 9))
     assert sorted(series.name for series in metrics_from_console(text)) == found
+
+
+def test_a_test_at_the_best_validation_is_a_test():
+    seen = {series.name: series.last for series in metrics_from_console("Test at best val: AUC 0.8988, AP 0.8885")}
+    assert seen == {"test/AUC": 0.8988, "test/AP": 0.8885}

@@ -224,7 +224,9 @@ def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
         return None
     seen = [b for b in signals.batches if len(b.get("leaves", [])) == 2 and b.get("phase") == "train"]
     wrong = [b for b in seen if b.get("dims_equal") is False and _differ(b.get("leaves", []))]
-    if len(wrong) < 3 or len(wrong) < 0.9 * len(seen):
+    sizes = {tuple(leaf.get("shape", ())[:1] for leaf in b.get("leaves", [])) for b in wrong}
+    is_joined = len(sizes) > len({inputs for inputs, _ in sizes})  # the labels of sequences in a row, as for CTC
+    if len(wrong) < 3 or len(wrong) < 0.9 * len(seen) or is_joined:
         return None
     forms = [list(leaf.get("shape", ())) for leaf in wrong[0].get("leaves", [])]
     one, other = str(forms[0]), str(forms[1])
