@@ -229,6 +229,8 @@ class _NamedValues:
             self._split_of_word = _split_before(match["name"], is_second=has_train)
             return f"best/{name}" if self._section == "best" else name
         own = _split_of(match)
+        if own is None and line[:start].lower().endswith("batch "):
+            return name  # "test error 15.7 % (last batch loss 0.47)"
         split = self._section or self._split_of_word if own is None else own.removeprefix("train")
         if own is None and not self._section and line.find(match["name"], match.end()) >= 0:
             split = ""  # "train_loss=0.5 val_loss=0.6 acc=0.7 val_acc=0.8"

@@ -156,7 +156,10 @@ def classifier(**fields):
     return {**recorded, "target": {"shape": [32], "min": 0, "max": 2}, **fields}
 
 
-def test_an_input_column_that_determines_the_target(ask):
+def test_an_input_column_that_determines_the_target(ask, make_series):
+    turns = [make_series("loss", [0.7, 0.6, 0.5]), make_series("loss.opt1", [2.3, 2.1, 1.8])]
+    critic = {**batches(telling=[5], telling_n=320), "spans": {0: (0.0, 9.0), 1: (0.1, 9.1)}}
+    assert ask("target_in_inputs", *turns, signals=critic) is None
     found = ask("target_in_inputs", signals=batches(telling=[5], telling_n=320))
     assert found.verdict == "warn"
     assert found.observed == "column 5 (counted from 0) of input 0 alone determined the target in 320 samples"
