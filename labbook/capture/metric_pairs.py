@@ -47,8 +47,8 @@ _SPLIT_PAIR = re.compile(
 _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
 """A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
 _LISTED = re.compile(r"[ \t]{0,8}[,;|][ \t]{0,8}\Z|[ ]-[ ]\Z")
-_SECTION = re.compile(rf"(?<![\w/.-])({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
-"""What begins the metrics of a data split within a line: "Val: loss 0.6", "[Valid] loss"."""
+_SECTION = re.compile(rf"(?<![\w/.-])(?<!at best )({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
+"""What begins the metrics of a data split within a line: "[Valid] loss"; not "Test at best val: ..."."""
 _VARIANT = re.compile(rf"\W*(?:{_ANY_SPLIT})[ ]?\(([A-Za-z]\w{{0,15}})\)[ ]?:", re.IGNORECASE)
 """The weights that a line of a data split is of: "Test (EMA): Loss: 0.6"."""
 _HEADING = re.compile(
@@ -231,6 +231,8 @@ class _NamedValues:
             self._split_of_word = _split_before(match["name"], is_second=has_train)
             return f"best/{name}" if self._section == "best" else name
         own = _split_of(match)
+        if own is None and line[:start].lower().endswith("batch "):
+            return name  # "test error 15.7 % (last batch loss 0.47)"
         split = self._section or self._split_of_word if own is None else own.removeprefix("train")
         if own is None and not self._section and line.find(match["name"], match.end()) >= 0:
             split = ""  # "train_loss=0.5 val_loss=0.6 acc=0.7 val_acc=0.8"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,9 +67,10 @@ def _looks(row: dict[str, Any]) -> list[Any]:
 
 
 def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:
-    classes = set(batch.get("labels", {}).get("histogram", {}))
+    counts = batch.get("labels", {}).get("histogram", {})
+    classes = set(counts)
     # The classes may be those of another loss than the first one, as of boxes, or of a column of ids in the data.
-    counted = leaf.get("role") == "label" and 0 < len(classes) < _CLASSES and _has_extremes(leaf, classes)
+    counted = leaf.get("role") == "label" and 0 < len(classes) < _CLASSES and _are_values(leaf, counts)
     return {
         "phase": batch.get("phase", ""),
         "step": batch.get("step", 0),
@@ -79,13 +81,16 @@ def _leaf(batch: Batch, leaf: Leaf, ignored: set[str]) -> dict[str, Any]:
     }
 
 
-def _has_extremes(leaf: Leaf, classes: set[str]) -> bool:
-    """Whether the lowest and the highest of some classes are those of a tensor."""
+def _are_values(leaf: Leaf, counts: Mapping[str, int]) -> bool:
+    """Whether counted classes are the values of a tensor: their lowest, highest and, where all are counted, mean."""
     try:
-        numbers = [*map(float, classes)]
+        numbers = {float(name): count for name, count in counts.items()}
     except ValueError:
         return False
-    return [min(numbers), max(numbers)] == [leaf.get("min"), leaf.get("max")]
+    mean = sum(number * count for number, count in numbers.items()) / sum(numbers.values())
+    is_whole = math.prod(leaf.get("shape", ())) == sum(numbers.values())
+    is_mean = not is_whole or math.isclose(mean, leaf.get("mean", mean) or 0.0, rel_tol=1e-3, abs_tol=1e-3)
+    return is_mean and [min(numbers), max(numbers)] == [leaf.get("min"), leaf.get("max")]
 
 
 def _tensor(facts: Leaf | ModuleInspection) -> dict[str, Any]:

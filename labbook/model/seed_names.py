@@ -14,11 +14,14 @@ def describe_seeds(seeds: Mapping[str, object]) -> list[str]:
     Args:
         seeds: Generator -> seed, `None` where numbers were drawn without one; see `probe/events/protocol.py`.
     """
-    # "python 3" would be a version.
-    seeds = {"random" + name[6:] if name.startswith("python") else name: value for name, value in seeds.items()}
     later = {name[: -len(LATER)]: value for name, value in seeds.items() if name.endswith(LATER) and value is not None}
     known = {name: value for name, value in seeds.items() if not name.endswith(LATER) and value is not None}
     return [
-        " ".join([name, " → ".join(str(one[name]) for one in (known, later) if name in one)])
+        " ".join([generator_name(name), " → ".join(str(one[name]) for one in (known, later) if name in one)])
         for name in dict.fromkeys([*known, *later])
     ]
+
+
+def generator_name(name: str) -> str:
+    """Returns what a generator is called in entries: `random`, the module, of Python, as "python 3" is a version."""
+    return "random" if name == "python" else name

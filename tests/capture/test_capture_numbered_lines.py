@@ -24,3 +24,19 @@ pytestmark = pytest.mark.pure
 def test_numbered_lines_of_several_forms(line, found):
     text = "\n".join(line.format(n=n) for n in (3, 6, 9))
     assert sorted(series.name for series in metrics_from_console(text)) == found
+
+
+def test_a_test_at_the_best_validation_is_a_test():
+    seen = {series.name: series.last for series in metrics_from_console("Test at best val: AUC 0.8988, AP 0.8885")}
+    assert seen == {"test/AUC": 0.8988, "test/AP": 0.8885}
+
+
+def test_the_loss_of_a_batch_is_of_training_behind_a_test_result():
+    lines = [f"Epoch {n}: test error 1{n}.67% (last batch loss 0.4{n})" for n in (3, 5, 7)]
+    assert [series.name for series in metrics_from_console("\n".join(lines))] == ["test_error", "loss"]
+
+
+def test_a_diverged_value_printed_in_full_and_an_identifier():
+    (series,) = metrics_from_console("train_loss 22815280440773336.0\n")
+    assert (series.name, series.last) == ("train_loss", 22815280440773336.0)
+    assert metrics_from_console("loss 20261126153042999\n") == []

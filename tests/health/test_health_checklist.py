@@ -136,7 +136,7 @@ def of_two_optimizers(*counts, steps):
             "seeds_set",
             run_with(state={"seeds": {"torch": 0, "python": None}}),
             "note",
-            "torch 0; drawn from without a seed: python",
+            "torch 0; drawn from without a seed: random",
         ),
         ("seeds_set", run_with(state={"seeds": {"torch": 0, "numpy": None, "numpy, later": 3}}), "ok", "numpy 3"),
         ("seeds_set", run_with(state={"seeds": {"torch": 0, "torch, later": 4}}), "ok", "torch 0 → 4"),

@@ -184,3 +184,10 @@ def test_a_batch_of_a_phase_has_its_number():
     signals = Signals("torch", batches=tuple(rows), spans={0: (1.0, 9.0), 1: (10.0, 20.0)})
     assert [row["part"] for row in debug_output.batches(signals, in_phases=True)] == [1, 2]
     assert [row["part"] for row in debug_output.batches(signals)] == [0, 0]
+
+
+def test_ids_of_a_batch_are_no_classes_of_a_target_with_the_same_ends():
+    target = {"path": "target", "role": "label", "shape": [4], "dtype": "int64", "min": 0, "max": 3, "mean": 1.5}
+    batch = {"step": 1, "phase": "train", "leaves": [target], "labels": {"histogram": {"0": 3, "3": 1}}}
+    (row,) = debug_output.batches(Signals("torch", batches=(batch,)))
+    assert row["classes"] == 0

@@ -162,10 +162,18 @@ def test_layers_that_an_earlier_optimizer_has_trained_are_not_at_their_random_we
     assert (found and found.verdict) == verdict
 
 
-@pytest.mark.parametrize(("norms", "step"), [([1.0] * 9 + [0.0] * 20, 10), ([0.0] * 29, None), ([1.0, 0.0] * 15, None)])
-def test_gradients_that_end_in_the_middle_of_a_training(ask, make_series, norms, step):
+@pytest.mark.parametrize(
+    ("norms", "zero", "step"),
+    [
+        ([1.0] * 9 + [0.0] * 20, 20, 10),
+        ([1.0] * 20 + [0.0] * 9, 9, 21),
+        ([0.0] * 29, 29, None),
+        ([1.0, 0.0] * 15, 20, None),
+    ],
+)
+def test_gradients_that_end_in_the_middle_of_a_training(ask, make_series, norms, zero, step):
     """As after a head was replaced that the optimizer still has: nothing clears them between backward and step."""
-    signals = {"loop": {"steps": 29, "steps_without_gradient": {"0": {"none": 0, "zero": 20, "streak": 20}}}}
+    signals = {"loop": {"steps": 29, "steps_without_gradient": {"0": {"none": 0, "zero": zero, "streak": zero}}}}
     found = ask("step_with_no_gradient", make_series("grad_norm", norms), signals=signals)
     assert found.verdict == "fail" and found.where == ({"step": step} if step else {})
     assert ("until then each step had one" in found.observed) == bool(step)

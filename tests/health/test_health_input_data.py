@@ -126,22 +126,6 @@ def test_constant_columns(ask):
     assert named.observed == "2 of 8 columns of input 0 are constant: column 2, 5 (counted from 0)"
 
 
-def test_leaves_of_different_length(ask):
-    def signals(label):
-        leaves = [
-            {"path": "0", "role": "input", "shape": [32, 8]},
-            {"path": "1", "role": "label", "shape": label},
-        ]
-        row = {"phase": "train", "samples": 32, "leaves": leaves, "dims_equal": label[0] == 32}
-        return {"batches": tuple({**row, "step": i} for i in range(9))}
-
-    assert ask("batch_leading_dim_mismatch", signals=signals([31])).verdict == "warn"
-    assert ask("batch_leading_dim_mismatch", signals=signals([8])) is None
-    assert ask("batch_leading_dim_mismatch", signals=signals([32])) is None
-    nodes = {"fn": "cross_entropy", "training": True, "input": {"shape": [31, 3]}, "target": {"shape": [31]}}
-    assert ask("batch_leading_dim_mismatch", signals={**signals([31]), "losses": (nodes,)}) is None
-
-
 def test_padding(ask, make_model):
     ids = {"integer": True, "shape": [32, 64], "min": 0.0, "max": 900.0, "zero": 0.8}
     assert ask("padding_ratio_high", signals=batches(**ids, model=make_model("Embedding", "Linear"))).verdict == "note"
@@ -172,7 +156,10 @@ def classifier(**fields):
     return {**recorded, "target": {"shape": [32], "min": 0, "max": 2}, **fields}
 
 
-def test_an_input_column_that_determines_the_target(ask):
+def test_an_input_column_that_determines_the_target(ask, make_series):
+    turns = [make_series("loss", [0.7, 0.6, 0.5]), make_series("loss.opt1", [2.3, 2.1, 1.8])]
+    critic = {**batches(telling=[5], telling_n=320), "spans": {0: (0.0, 9.0), 1: (0.1, 9.1)}}
+    assert ask("target_in_inputs", *turns, signals=critic) is None
     found = ask("target_in_inputs", signals=batches(telling=[5], telling_n=320))
     assert found.verdict == "warn"
     assert found.observed == "column 5 (counted from 0) of input 0 alone determined the target in 320 samples"
@@ -247,6 +234,12 @@ def test_imbalance(ask):
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
     found = ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels))
     assert found.verdict == "not observed" and "several labels per sample" in found.observed
+
+
+def test_the_labels_of_the_data_are_not_those_of_a_contrastive_loss(ask):
+    square = {"input": {"shape": [60, 60]}, "target": {"shape": [60], "min": 0, "max": 59}, "classes": 60}
+    signals = {"losses": (classifier(**square),), "prints": (epoch([0] * 900 + [1] * 9),)}
+    assert ask("class_imbalance", signals=signals).verdict == "not observed"
 
 
 @in_one_test(

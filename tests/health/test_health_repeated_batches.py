@@ -79,3 +79,20 @@ def test_what_comes_once_from_every_worker(ask, check, iterable):
     assert ask(check, signals=signals).verdict == "fail"
     once = {"prints": ({**twice, "prints": list("abcdefgh")},), "loaders": signals["loaders"]}
     assert ask(check, signals=once) is None
+
+
+def test_leaves_of_different_length(ask):
+    def signals(*labels):
+        def row(step, label):
+            forms = {"input": [32, 8], "label": label}
+            leaves = [{"path": role, "role": role, "shape": shape} for role, shape in forms.items()]
+            return {"phase": "train", "step": step, "leaves": leaves, "dims_equal": label[0] == 32}
+
+        return {"batches": tuple(row(step, labels[step % len(labels)]) for step in range(9))}
+
+    assert ask("batch_leading_dim_mismatch", signals=signals([31])).verdict == "warn"
+    assert ask("batch_leading_dim_mismatch", signals=signals([8])) is None
+    assert ask("batch_leading_dim_mismatch", signals=signals([32])) is None
+    assert ask("batch_leading_dim_mismatch", signals=signals([79], [71])) is None, "labels of sequences in a row"
+    nodes = ({"fn": "cross_entropy", "training": True, "input": {"shape": [31, 3]}, "target": {"shape": [31]}},)
+    assert ask("batch_leading_dim_mismatch", signals={**signals([31]), "losses": nodes}) is None

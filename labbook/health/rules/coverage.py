@@ -10,7 +10,7 @@ from labbook.model.check import Outcome, check
 from labbook.model.message import message
 from labbook.model.metric_kinds import metric_kind
 from labbook.model.run import Run
-from labbook.model.seed_names import LATER, describe_seeds
+from labbook.model.seed_names import LATER, describe_seeds, generator_name
 from labbook.model.series import unequal_steps
 from labbook.model.signals import Signals
 
@@ -76,7 +76,7 @@ def seeds_set(run: Run, signals: Signals) -> Outcome:
         return Outcome("note", message("health.seeds_set.none"))
     seeded = message("health.names", names=describe_seeds(seeds))
     drawn = {name.removesuffix(LATER) for name, value in seeds.items() if value is None}
-    unseeded = sorted(drawn - {name.removesuffix(LATER) for name in known})
+    unseeded = sorted(map(generator_name, drawn - {name.removesuffix(LATER) for name in known}))
     if unseeded:
         return Outcome("note", message("health.seeds_set.unseeded", seeded=seeded, generators=unseeded))
     return Outcome("ok", seeded)

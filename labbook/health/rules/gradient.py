@@ -105,13 +105,13 @@ def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
     for opt, times in empty.items():
         none, zero = times.get("none", 0), 0 if satisfied else times.get("zero", 0)
         seen = times.get("checked") or _steps_of(run, signals, opt) or steps
-        if none + zero >= _STREAK and none + zero >= 0.5 * seen:
+        since = _stopped_at(process_series(run, signals, "grad_norm")) if zero >= _STREAK else None
+        if none + zero >= _STREAK and (since is not None or none + zero >= 0.5 * seen):
             key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
             observed = message(key, bad=none + zero, steps=seen, optimizer=optimizer_suffix(opt, empty))
-            if (since := _stopped_at(process_series(run, signals, "grad_norm"))) is None:
-                return Outcome("fail", observed)
-            stopped = message("health.step_with_no_gradient.stopped", observed=observed, step=since)
-            return Outcome("fail", stopped, where={"step": since})
+            if since is not None:
+                observed = message("health.step_with_no_gradient.stopped", observed=observed, step=since)
+            return Outcome("fail", observed, where={"step": since} if since is not None else {})
     return Outcome("ok", message("health.step_with_no_gradient.ok", steps=steps))
 
 

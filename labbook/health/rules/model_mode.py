@@ -79,7 +79,7 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
         batches = sum(e.get("batches", 0) for e in judged)
     if judged:
         observed = message("health.eval_in_train_mode.wrong", batches=batches, phases=len(judged))
-        return Outcome(verdict, observed, where={"step": judged[0].get("begin_step", 0)})
+        return Outcome(verdict, observed, where={"step": max(judged[0].get("begin_step", 0) - 1, 0)})  # behind it
     if acts_in_environment(signals):
         return unobserved(message("health.not_observed.acting_forwards"))
     if wrong:

@@ -64,7 +64,7 @@ def entry_meta(run: Run, title: str, before: Mapping[str, Any]) -> dict[str, Any
         "exit_code": run.exit_code,
         **_job(run, before),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.started)),
-        "duration_s": round(run.duration_s, 1) if run.duration_s is not None else None,
+        "duration_s": round(run.duration_s, 1 if run.duration_s >= 1 else 3) if run.duration_s is not None else None,
         "command": shlex.join(run.argv)[:_MAX_COMMAND],
         "frameworks": [f"{f.name} {f.version}".strip() for f in run.frameworks],
         "mode": run.mode or None,

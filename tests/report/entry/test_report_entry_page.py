@@ -168,6 +168,13 @@ def test_a_title_of_their_own_stays_wherever_they_wrote_it(runs, notebook):
     assert "# train.py: finished" in entry_markdown(runs["finished"](), notebook, page)
 
 
+@pytest.mark.parametrize(("ended", "duration_s"), [(0.14343, 0.143), (84.4666, 84.5)])
+def test_a_short_run_is_as_long_on_the_page_of_its_sweep(runs, notebook, ended, duration_s):
+    run = runs["finished"]()
+    page = entry_markdown(dataclasses.replace(run, ended=run.started + ended), notebook)
+    assert frontmatter.parse(page, "x")[0]["duration_s"] == duration_s
+
+
 def test_a_section_can_be_left_out(runs, notebook):
     page = entry_markdown(runs["finished"](), notebook).replace("---\nschema", "---\nleave_out: [console]\nschema", 1)
     assert "## Console" not in entry_markdown(runs["finished"](), notebook, page)

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from labbook.health.evidence.layer_history import Module, functions_of, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, join_names, place_of, unobserved
 from labbook.health.evidence.training_batches import input_leaves
-from labbook.health.evidence.training_kind import is_unrolled, training_loss, training_losses
+from labbook.health.evidence.training_kind import (
+    has_opposed_optimizers,
+    is_unrolled,
+    training_loss,
+    training_losses,
+)
 from labbook.health.evidence.trend_tests import mann_kendall, mean, median, robust_deviation
 from labbook.health.rules.data.sequence_targets import decoder_input, read_both_ways, sequence_ahead
 from labbook.health.rules.normalisation import first_not_normalised
@@ -200,7 +205,7 @@ def inputs_do_not_hold_target(run: Run, signals: Signals) -> Outcome | None:
     for path, looks in input_leaves(signals).items():
         compared = [leaf for _, _, leaf in looks if leaf.get("telling_n")]
         columns, samples = (compared[-1].get("telling", ()), compared[-1].get("telling_n", 0)) if compared else ((), 0)
-        if columns and samples >= 128:
+        if columns and samples >= 128 and not has_opposed_optimizers(run, signals):  # a critic is to tell them apart
             indices = join_names([str(column) for column in columns])
             observed = message("health.target_in_inputs.columns", indices=indices, path=path, samples=samples)
             if len(compared[-1].get("shape", ())) == 3:
@@ -224,7 +229,9 @@ def leaves_agree(run: Run, signals: Signals) -> Outcome | None:
         return None
     seen = [b for b in signals.batches if len(b.get("leaves", [])) == 2 and b.get("phase") == "train"]
     wrong = [b for b in seen if b.get("dims_equal") is False and _differ(b.get("leaves", []))]
-    if len(wrong) < 3 or len(wrong) < 0.9 * len(seen):
+    sizes = {tuple(leaf.get("shape", ())[:1] for leaf in b.get("leaves", [])) for b in wrong}
+    is_joined = len(sizes) > len({inputs for inputs, _ in sizes})  # the labels of sequences in a row, as for CTC
+    if len(wrong) < 3 or len(wrong) < 0.9 * len(seen) or is_joined:
         return None
     forms = [list(leaf.get("shape", ())) for leaf in wrong[0].get("leaves", [])]
     one, other = str(forms[0]), str(forms[1])

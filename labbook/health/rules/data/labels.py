@@ -18,6 +18,7 @@ from labbook.health.evidence.training_kind import (
     acts_in_environment,
     has_opposed_optimizers,
     ignored_labels,
+    is_contrastive,
     training_losses,
 )
 from labbook.health.evidence.trend_tests import binomial_at_least, mean
@@ -308,6 +309,8 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
     tables = {m.options.get("num_embeddings") for m in modules_of(signals) if "Embedding" in m.type}
     if loss.get("classes", 0) > _SEGMENTS and loss.get("classes") in tables:
         return unobserved(message("health.not_observed.vocabulary"))
+    if is_contrastive(loss):  # the labels of the data are not those of the loss
+        return unobserved(message("health.not_observed.no_labels"))
     if loss.get("fn") in BINARY and not total:
         return unobserved(message("health.not_observed.no_binary_labels"))
     if not total:
