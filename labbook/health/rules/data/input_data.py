@@ -267,6 +267,20 @@ def channels_first(run: Run, signals: Signals) -> Outcome | None:
     return None
 
 
+@check("stored_array_changes", family="loop-bug", tier=2, needs=("loop",))
+def data_sets_stay(run: Run, signals: Signals) -> Outcome | None:
+    """Whether reading a batch changes the arrays of its data set, so that noise or a shift adds up over the epochs.
+
+    Source: chosen by us (tier 2): around batches of later epochs, 3 of them and half of all; a cache is filled before.
+    """
+    stored = signals.loop.get("stored_data", {})
+    changed, looks = stored.get("changed", 0), stored.get("looks", 0)
+    if changed < _FEWEST or changed < 0.5 * looks:
+        return None
+    observed = message("health.stored_array_changes.read", name=stored.get("name", ""), changed=changed, looks=looks)
+    return Outcome("warn", observed, advice=message("health.stored_array_changes.advice"))
+
+
 @check("reshaped_not_permuted", family="data", tier=2, needs=("models",))
 def axes_are_permuted(run: Run, signals: Signals) -> Outcome | None:
     """Whether a module was given the memory of a tensor with at least 3 axes as if these were in another order.
