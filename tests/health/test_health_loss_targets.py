@@ -228,3 +228,19 @@ def test_weights_that_grow_with_the_counts_of_the_classes(ask, counts, weights, 
     weighted = {"losses": ({**call, "target": target, "weight": True, "class_weights": weights},)}
     found = ask("class_weights_inverted", signals={**weighted, "prints": (seen,)})
     assert (found and found.verdict) == verdict, found
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({"smoothing": 0.9}, "warn"),
+        ({"smoothing": 0.1}, None),
+        ({"soft": True, "target": {"min": 0.9 / 32, "max": 0.1 + 0.9 / 32}}, "warn"),
+        ({"soft": True, "target": {"min": 0.1 / 32, "max": 0.9 + 0.1 / 32}}, None),
+        ({"soft": True, "target": {"min": 1 / 32, "max": 1 / 32}}, None),  # any class, on purpose
+        ({"soft": True, "target": {"min": 0.001, "max": 0.3}}, None),  # a teacher
+    ],
+)
+def test_smoothing_that_leaves_nothing_of_the_label(ask, fields, verdict):
+    found = ask("label_smoothing_too_high", signals=loss(classes=32, **fields))
+    assert (found and found.verdict) == verdict

@@ -175,6 +175,7 @@ class LossCall(Event, total=False):
     broadcast: Count
     self_pairs: Count
     self_negatives: Count
+    smoothing: Finite
     near: Finite
     far: Finite
     margin: Finite

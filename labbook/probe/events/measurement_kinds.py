@@ -94,7 +94,8 @@ of the first call. `input`, `target`: over observed calls; `zero`: share. `class
 where there is none. `items`: targets that the first value is summed or averaged over. `weight`: class weights or
 pos_weight given. `class_weights`: the weight of each of at most 32 classes, null where none is given. `soft`:
 targets are probabilities. `ignored`: share of targets that equal ignore_index.
-`ignore_index`: that label, null where no target was it. `all_ignored`: calls with nothing but ignored targets.
+`ignore_index`: that label, null where no target was it. `smoothing`: label smoothing, null for none. `all_ignored`:
+calls with nothing but ignored targets.
 `not_probabilities`: observed calls in which an entropy without a softmax or sigmoid of its own (`use_softmax=False` in
 PaddlePaddle, `from_logits=False` in Keras) got values that are none. `outside`: targets outside
 [0, K) that are not ignored; for binary losses targets outside [0, 1].

@@ -230,6 +230,7 @@ class LossFunctions:
         axis = self._class_axis(function, given, inputs)
         classes = inputs.shape[axis]
         facts = {"classes": classes, "soft": self._is_soft(given, target)}
+        facts["smoothing"] = given.get("label_smoothing") or None
         if facts["soft"]:
             facts["items"] = max(self._count(values) // max(classes, 1), 1)
         else:
