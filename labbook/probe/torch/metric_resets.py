@@ -48,7 +48,7 @@ class MetricObjects:
         begins, ended = (lambda args, _: self.on_forward(args[0], 1)), (lambda _, args, __: self.on_forward(args[0], 0))
         kind.forward = wrap_function(kind.forward, guard, before=begins, after=ended)
 
-    def _of(self, metric):
+    def _find(self, metric):
         known = self._known.get(id(metric))
         if known is None or known.metric() is not metric:
             if len(self._known) >= _MOST:
@@ -58,18 +58,18 @@ class MetricObjects:
 
     def on_forward(self, metric, begins):
         """Processes the begin or the end of a call of a metric object with a batch."""
-        known = self._of(metric)
+        known = self._find(metric)
         known.inside = bool(begins)
         known.since += not begins
 
     def on_update(self, metric):
         """Processes an update."""
-        known = self._of(metric)
+        known = self._find(metric)
         known.since += not known.inside
 
     def on_read(self, metric):
         """Processes that the value of a metric object was read."""
-        known, loaders = self._of(metric), self._inspector.loaders
+        known, loaders = self._find(metric), self._inspector.loaders
         monitor = loaders.monitor
         if known.inside or monitor is None:
             return
