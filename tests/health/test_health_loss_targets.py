@@ -231,6 +231,23 @@ def test_weights_that_grow_with_the_counts_of_the_classes(ask, counts, weights, 
 
 
 @pytest.mark.parametrize(
+    ("fields", "total", "verdict"),
+    [
+        ({}, 2.3, "warn"),
+        ({"target_trained": 3}, 2.3, None),
+        ({"fn": "cross_entropy"}, 2.3, None),  # similarities of two towers
+        ({}, 3.1, None),  # the residual of an equation, and a condition computed by hand
+    ],
+)
+def test_a_loss_of_which_both_sides_are_trained(ask, make_series, fields, total, verdict):
+    one = loss(**{"fn": "mse_loss", "observed": 20, "target_trained": 20, **fields})
+    found = ask("twins_without_stop_gradient", make_series("loss", [total, total / 2, 0.1]), signals=one)
+    assert (found and found.verdict) == verdict
+    both = {"losses": (*one["losses"], {**one["losses"][0], "line": "t.py:8", "target_trained": 0})}
+    assert ask("twins_without_stop_gradient", make_series("loss", [total] * 3), signals=both) is None
+
+
+@pytest.mark.parametrize(
     ("fields", "verdict"),
     [
         ({"smoothing": 0.9}, "warn"),

@@ -104,8 +104,8 @@ the class axis (binary losses: while the targets do not); `logprob_rows`: likewi
 input, at least 2 rows): it, or its exp, sums to 1 along axis 0 but not along the class axis; `unit_range`: input in
 [0, 1]. `broadcast`: calls in which input and target differ in shape so that the result is larger than each.
 `value_first`, `value_last`, `value_min`: of the result; its mean where reduction is "none". `negative`: observed calls
-with a result below 0. `near`, `far`, `margin`: of the last observed triplets, mean distances from the positives and the
-negatives."""
+with a result below 0. `target_trained`: those whose target has a gradient, too. `near`, `far`, `margin`: of the last
+observed triplets, mean distances from the positives and the negatives."""
 
 LOADED = "loaded"
 """A state was loaded into a model or an optimizer. `what`: "model", "optimizer". `step`: optimizer steps so far.

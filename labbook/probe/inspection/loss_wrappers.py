@@ -185,6 +185,7 @@ class LossFunctions:
         if values is None or not self._count(values):
             return facts
         facts["target"] = self._describe(target, values)
+        facts["target_trained"] = bool(self._takes_gradient(target))
         facts["items"] = self._count(values)
         if function in CLASSES and self._count(inputs):
             facts.update(self._inspect_classes(function, given, inputs, target, values))

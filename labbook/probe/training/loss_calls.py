@@ -144,7 +144,16 @@ _MEASURED = ("near", "far", "margin", "smoothing")
 _SHARES = ("prob_rows", "logprob_rows", "prob_columns", "unit_range")
 _COUNTED = (
     *_SHARES,
-    *("outside", "broadcast", "negative", "all_ignored", "not_probabilities", "self_pairs", "self_negatives"),
+    *(
+        "outside",
+        "broadcast",
+        "negative",
+        "all_ignored",
+        "not_probabilities",
+        "self_pairs",
+        "self_negatives",
+        "target_trained",
+    ),
 )
 
 
