@@ -1,6 +1,13 @@
 """Averages of weights that are evaluated: those that follow the training, and those near the first weights."""
 
 
+def test_an_average_with_the_first_statistics_of_batch_norm(ask):
+    for changed, stale, verdict in ((True, 9, "warn"), (False, 9, None), (True, 1, None)):
+        one = {"type": "Net", "calls": 9, "steps": 9, "changed": changed, "stale_norms": stale}
+        found = ask("averaged_weights_misused", signals={"loop": {"steps": 200, "copies": [one]}})
+        assert (found and found.verdict) == verdict
+
+
 def test_an_average_near_the_first_weights(ask):
     def asked(rows=((99, 0.01, 1.0), (190, 0.02, 0.999), (200, 0.03, 1.0)), **fields):
         one = {"type": "Net", "copy": True, "steps": 3, "rows": [list(row) for row in rows], **fields}

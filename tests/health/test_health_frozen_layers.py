@@ -32,15 +32,6 @@ def test_layers_frozen_at_their_random_weights(ask, make_model, frozen, init, ex
         assert found.observed.startswith(f"{len(frozen)} of 4 layers do not train")
 
 
-@pytest.mark.parametrize(("kinds", "verdict"), [(("Conv2d", "Conv2D"), "warn"), (("Conv1d", "Linear"), "note")])
-def test_several_random_convolutions_are_no_random_features(ask, make_model, kinds, verdict):
-    model = make_model(*kinds, "Linear")
-    for number, parameter in enumerate(model["parameters"]):
-        parameter["trainable"] = number == 2
-        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
-    assert ask("frozen_at_random", signals={"models": (model,)}).verdict == verdict
-
-
 @in_one_test(
     ("still", "ratio", "verdict"),
     [((2,), 0.0, "warn"), ((1, 2, 3), 0.0, "warn"), ((2,), 1e-9, None), ((1, 2, 3, 4), 0.0, None)],

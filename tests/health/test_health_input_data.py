@@ -97,7 +97,7 @@ def test_images(ask, make_model, looks):
     turned = {**batches(shape=[8, 32, 32, 3]), **chain(make_model, looks, "Conv2d", "Linear")}
     assert ask("image_layout_suspect", signals=turned).verdict == "note"
     mixed, right = [[0.5, 0.5, 0.2]] * 3, [[0.2, 0.3, 0.4]] * 3
-    for lags, verdict in ((mixed, "warn"), (right, None)):
+    for lags, verdict in ((mixed, "warn"), ([[0.153, 0.155, 0.127]] * 3, "warn"), (right, None)):
         fields = {**batches(shape=[8, 3, 32, 32]), **chain(make_model, looks, "Conv2d", "Linear")}
         leaves = [{**fields["batches"][0]["leaves"][0], "lags": one} for one in lags]
         fields["batches"] = tuple({**fields["batches"][0], "leaves": [leaf]} for leaf in leaves)

@@ -216,6 +216,24 @@ def test_two_views_of_a_sample_are_only_noted(ask, make_series):
     assert ask("accumulation_not_scaled", make_series("loss", [2 * 2.3] * 12), signals=signals).verdict == "note"
 
 
+@pytest.mark.parametrize(
+    ("framework", "rates", "verdict"),
+    [
+        ("paddle", [1e-6, 1e-5], "warn"),
+        ("paddle", [1e-6, 1e-3], "warn"),
+        ("paddle", [1e-4, 1e-3], "ok"),
+        ("paddle", [3e-5], "warn"),
+        ("torch", [1e-6, 1e-5], "ok"),
+    ],
+)
+def test_rates_of_groups_that_are_factors(ask, make_series, framework, rates, verdict):
+    optimizer = {"framework": framework, "options": {"learning_rate": 1e-3}, "groups": [{"lr": one} for one in rates]}
+    found = ask(
+        "learning_rate_seen", make_series("lr", rates * 50), signals={"optimizers": (optimizer,)}, framework=framework
+    )
+    assert found.verdict == verdict
+
+
 def test_schedules(ask, make_series):
     def scheduled(**recorded):
         return loop(scheduler={"0": {"type": "StepLR", "steps": 10, "optimizer_steps": 100, **recorded}})

@@ -228,3 +228,36 @@ def test_weights_that_grow_with_the_counts_of_the_classes(ask, counts, weights, 
     weighted = {"losses": ({**call, "target": target, "weight": True, "class_weights": weights},)}
     found = ask("class_weights_inverted", signals={**weighted, "prints": (seen,)})
     assert (found and found.verdict) == verdict, found
+
+
+@pytest.mark.parametrize(
+    ("fields", "total", "verdict"),
+    [
+        ({}, 2.3, "warn"),
+        ({"target_trained": 3}, 2.3, None),
+        ({"fn": "cross_entropy"}, 2.3, None),  # similarities of two towers
+        ({}, 3.1, None),  # the residual of an equation, and a condition computed by hand
+    ],
+)
+def test_a_loss_of_which_both_sides_are_trained(ask, make_series, fields, total, verdict):
+    one = loss(**{"fn": "mse_loss", "observed": 20, "target_trained": 20, **fields})
+    found = ask("twins_without_stop_gradient", make_series("loss", [total, total / 2, 0.1]), signals=one)
+    assert (found and found.verdict) == verdict
+    both = {"losses": (*one["losses"], {**one["losses"][0], "line": "t.py:8", "target_trained": 0})}
+    assert ask("twins_without_stop_gradient", make_series("loss", [total] * 3), signals=both) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({"smoothing": 0.9}, "warn"),
+        ({"smoothing": 0.1}, None),
+        ({"soft": True, "target": {"min": 0.9 / 32, "max": 0.1 + 0.9 / 32}}, "warn"),
+        ({"soft": True, "target": {"min": 0.1 / 32, "max": 0.9 + 0.1 / 32}}, None),
+        ({"soft": True, "target": {"min": 1 / 32, "max": 1 / 32}}, None),  # any class, on purpose
+        ({"soft": True, "target": {"min": 0.001, "max": 0.3}}, None),  # a teacher
+    ],
+)
+def test_smoothing_that_leaves_nothing_of_the_label(ask, fields, verdict):
+    found = ask("label_smoothing_too_high", signals=loss(classes=32, **fields))
+    assert (found and found.verdict) == verdict

@@ -123,6 +123,13 @@ def test_samples_read_as_time(ask, form, labels, first, found):
     assert (ask("batch_axis_taken_as_time", signals=signals) is not None) is found
 
 
+@pytest.mark.parametrize(("changed", "looks", "verdict"), [(8, 8, "warn"), (2, 2, None), (3, 12, None)])
+def test_a_data_set_that_changes_as_it_is_read(ask, changed, looks, verdict):
+    stored = {"changed": changed, "looks": looks, "name": "self.data"}
+    found = ask("stored_array_changes", signals={"loop": {"steps": 90, "stored_data": stored}})
+    assert (found and found.verdict) == verdict
+
+
 def test_nodes_without_features_are_ones(ask):
     ones = {"role": "input", "path": "0", "shape": [388, 4], "constant": 4, "constant_n": 2000, "min": 1, "max": 1}
     for highest, verdict in ((387, "note"), (900, "fail")):  # edges between rows of ones; pairs of something else

@@ -52,6 +52,7 @@ _TRAINED = 50
 _RATIOS = 8
 _HEAVY = 100
 _LARGER = 1000
+_MOST_SMOOTHED, _ROUNDED = 0.5, 1e-3
 
 
 @check("contrastive_pairs_wrong", family="loop-bug", tier=1, needs=("losses",))
@@ -296,6 +297,24 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
             key = "weight" if weight >= _HEAVY else "size"
             observed = message(f"health.loss_term_dominates.{key}", **facts)
             return Outcome("warn", observed, called_in_sentence(other.get("line", "")), place_of(other.get("line", "")))
+    return None
+
+
+@check("label_smoothing_too_high", family="loop-bug", tier=2, needs=("losses",))
+def labels_stand_out(run: Run, signals: Signals) -> Outcome | None:
+    """Whether label smoothing takes more than half of the target away from the label.
+
+    Source: Szegedy et al. 2016, 0.1; half is chosen by us (tier 2). Where the program smooths its targets itself, all
+    have one value for the label and one for the rest; the same value for all is meant.
+    """
+    for loss in training_losses(signals):
+        smoothing, classes, line = loss.get("smoothing") or 0.0, loss.get("classes", 0), loss.get("line", "")
+        low, high = loss.get("target", {}).get("min"), loss.get("target", {}).get("max")
+        if loss.get("soft") and low is not None and high is not None and 0 < low < high:
+            smoothing = classes * low if abs(high + (classes - 1) * low - 1) < _ROUNDED else smoothing
+        if loss.get("fn") == "cross_entropy" and _MOST_SMOOTHED < smoothing < 1:
+            observed = message("health.label_smoothing_too_high.share", smoothing=smoothing, label=1 - smoothing)
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import called_in_sentence, join_names, place_of, process_series
-from labbook.health.evidence.training_kind import is_pretrained, training_losses
+from labbook.health.evidence.training_kind import REGRESSIONS, is_pretrained, is_the_whole_loss, training_losses
 from labbook.health.evidence.trend_tests import median
 from labbook.model.check import Outcome, check
 from labbook.model.message import message
@@ -55,6 +55,25 @@ def terms_have_gradients(run: Run, signals: Signals) -> Outcome | None:
                     place_of(term.get("line", "")),
                 )
     return None
+
+
+@check("twins_without_stop_gradient", family="loop-bug", tier=2, needs=("losses",))
+def one_side_is_fixed(run: Run, signals: Signals) -> Outcome | None:
+    """Whether all that is minimised is the difference of two results that are both trained: no data are the target.
+
+    Source: Chen and He 2021, 4.1; chosen by us (tier 2): in all calls of the only loss function, which is the whole
+    loss. The residual of an equation has conditions beside it.
+    """
+    losses = training_losses(signals)
+    one = losses[0] if len(losses) == 1 else {}
+    seen, line = one.get("observed", 0), one.get("line", "")
+    if one.get("fn") not in REGRESSIONS or seen < _FIRST or one.get("target_trained", 0) < seen:
+        return None
+    if not is_the_whole_loss(run, signals, one) or any(graph.get("penalised") for graph in signals.graphs):
+        return None
+    observed = message("health.twins_without_stop_gradient.both", function=one.get("fn", ""), calls=seen)
+    advice = message("health.twins_without_stop_gradient.both_advice")
+    return Outcome("warn", observed, called_in_sentence(line), place_of(line), advice=advice)
 
 
 @check("residual_missing", family="activation", tier=2, needs=("graphs",))

@@ -23,6 +23,7 @@ _TWICE = 1.8
 
 _IDLE_STEPS = 10
 """A warm-up may begin with a single step of rate 0. Source: chosen by us."""
+_FACTOR, _FACTORS = 1 / 500, 1 / 20
 _LARGEST_BASE = 0.1
 """Rates of optimizers above it are factors of a schedule, as the 1.0 of "Attention is all you need"."""
 
@@ -32,7 +33,8 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
     """Whether the learning rate was seen, finite, and not zero all the time.
 
     Source: a logical invariant (tier 1): a rate of 0 changes nothing. Whether a rate is a good one is judged by the
-    update size, not here.
+    update size, not here. In PaddlePaddle that of a group is a factor: under 1/500, or under 1/20 in all groups, it is
+    a rate by mistake (chosen by us).
     """
     values = [v for s in measured_series(run, "lr") for v in s.values]
     finite_values = [v for v in values if math.isfinite(v)]
@@ -41,6 +43,13 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
         return Outcome("fail", observed)
     if not any(finite_values):
         return Outcome("fail", message("health.learning_rate_seen.zero"))
+    for optimizer in signals.optimizers if signals.framework == "paddle" else ():
+        whole = optimizer.get("options", {}).get("learning_rate")
+        rates = [rate for group in optimizer.get("groups", []) if (rate := group.get("lr", 0.0)) > 0]
+        if isinstance(whole, float) and rates and (min(rates) < _FACTOR * whole or max(rates) < _FACTORS * whole):
+            facts = {"rate": min(rates), "factor": min(rates) / whole, "whole": whole}
+            observed = message("health.learning_rate_seen.factor", **facts)
+            return Outcome("warn", observed, advice=message("health.learning_rate_seen.factor_advice"))
     low, high = min(finite_values), max(finite_values)
     if low == high:
         return Outcome("ok", message("health.learning_rate_seen.constant", rate=low))

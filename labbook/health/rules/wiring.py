@@ -29,6 +29,7 @@ from labbook.model.signals import Signals
 _NUMBER = re.compile(r"\d+")
 _AFTER_BACKWARDS, _STREAK, _SMALL_PART = 20, 3, 0.1
 _FRAMEWORKS = ("torch", "paddle")
+_STALE_CALLS = 3
 _FEWEST_UPDATES, _NEAR_FIRST, _ALONG = 50, 0.2, 0.98
 
 
@@ -329,8 +330,14 @@ def averages_follow(run: Run, signals: Signals) -> Outcome | None:
     Source: chosen by us (tier 2): in the second half of the run it went less than a fifth of the way of the trained
     weights, along the sum of their ways, as an average that has only begun does and an early snapshot does not. Target
     networks and teachers are called in more than every fifth step. What is in the trained model itself may be put there
-    once, as the best weights are: in at least 3 evaluations.
+    once, as the best weights are: in at least 3 evaluations. Or whether an average that changes is evaluated with the
+    statistics of batch norm that it was made with, in 3 calls.
     """
+    for copy in signals.loop.get("copies", []):
+        stale, calls = copy.get("stale_norms", 0), copy.get("calls", 0)
+        if copy.get("changed") and stale >= _STALE_CALLS:
+            observed = message("health.averaged_weights_misused.norms", type=copy.get("type", ""), calls=calls)
+            return Outcome("warn", observed, advice=message("health.averaged_weights_misused.norms_advice"))
     measured = signals.loop.get("evaluated_weights", [])
     # Not the steps of the loop, which are those of all optimizers.
     seen = [row[0] - 1 for one in measured for row in one.get("rows", [])] + [

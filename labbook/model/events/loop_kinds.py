@@ -153,6 +153,15 @@ class ModelCopy(TypedDict, total=False):
     untrained: bool
     compared: Count
     equal: Count
+    stale_norms: Count
+
+
+class StoredData(TypedDict, total=False):
+    """Batches around which the arrays of a data set were compared, and those that changed the last named one."""
+
+    looks: Count
+    changed: Count
+    name: str
 
 
 class EvaluatedWeights(TypedDict, total=False):
@@ -214,6 +223,7 @@ class Loop(Event, total=False):
     collectives: Collectives
     copies: list[ModelCopy]
     teachers: list[ModelCopy]
+    stored_data: StoredData
     evaluated_weights: list[EvaluatedWeights]
     recompiles: Count
     syncs: Finite

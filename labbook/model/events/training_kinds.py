@@ -175,6 +175,8 @@ class LossCall(Event, total=False):
     broadcast: Count
     self_pairs: Count
     self_negatives: Count
+    target_trained: Count
+    smoothing: Finite
     near: Finite
     far: Finite
     margin: Finite

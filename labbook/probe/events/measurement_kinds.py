@@ -94,7 +94,8 @@ of the first call. `input`, `target`: over observed calls; `zero`: share. `class
 where there is none. `items`: targets that the first value is summed or averaged over. `weight`: class weights or
 pos_weight given. `class_weights`: the weight of each of at most 32 classes, null where none is given. `soft`:
 targets are probabilities. `ignored`: share of targets that equal ignore_index.
-`ignore_index`: that label, null where no target was it. `all_ignored`: calls with nothing but ignored targets.
+`ignore_index`: that label, null where no target was it. `smoothing`: label smoothing, null for none. `all_ignored`:
+calls with nothing but ignored targets.
 `not_probabilities`: observed calls in which an entropy without a softmax or sigmoid of its own (`use_softmax=False` in
 PaddlePaddle, `from_logits=False` in Keras) got values that are none. `outside`: targets outside
 [0, K) that are not ignored; for binary losses targets outside [0, 1].
@@ -103,8 +104,8 @@ the class axis (binary losses: while the targets do not); `logprob_rows`: likewi
 input, at least 2 rows): it, or its exp, sums to 1 along axis 0 but not along the class axis; `unit_range`: input in
 [0, 1]. `broadcast`: calls in which input and target differ in shape so that the result is larger than each.
 `value_first`, `value_last`, `value_min`: of the result; its mean where reduction is "none". `negative`: observed calls
-with a result below 0. `near`, `far`, `margin`: of the last observed triplets, mean distances from the positives and the
-negatives."""
+with a result below 0. `target_trained`: those whose target has a gradient, too. `near`, `far`, `margin`: of the last
+observed triplets, mean distances from the positives and the negatives."""
 
 LOADED = "loaded"
 """A state was loaded into a model or an optimizer. `what`: "model", "optimizer". `step`: optimizer steps so far.

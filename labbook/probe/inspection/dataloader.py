@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from ..events.measurement_kinds import LOADER
 from ..training.batch_fingerprints import Batch, fingerprint, histogram, short_print
 from ..training.call_site import line_of, user_frame
+from ..training.stored_data import compare, is_due, marks_of
 from ..training.worker_seeds import has_identical_workers, shared_generator
 from ..wrapping import as_import_machinery, leave_out_one_frame, transparent_wrapper
 from .nested import tensors_in
@@ -127,19 +128,21 @@ class DataLoaders:
         return transparent_wrapper(as_import_machinery(iterate), original)
 
     def _wrap_next(self, original):
-        delivered, health_of = self.fingerprints.without_modes.wrap(self._on_batch), self
+        without_modes, health_of = self.fingerprints.without_modes, self
+        delivered, marks = without_modes.wrap(self._on_batch), without_modes.wrap(self._mark_stored_data)
 
         def iterate(iterator):
             monitor = health_of.monitor
             if monitor is None:
                 return original(iterator)
+            stored = marks(iterator)
             began = monitor.clock()
             try:
                 data = original(iterator)
             except BaseException as error:  # StopIteration and the program's own, passed on
                 leave(error)
                 raise
-            delivered(iterator, data, began)
+            delivered(iterator, data, began, stored)
             return data
 
         leave = leave_out_one_frame
@@ -171,7 +174,16 @@ class DataLoaders:
             if len(passes) < _MOST_LENGTHS or str(known["batch"]) in passes:
                 passes[str(known["batch"])] = passes.get(str(known["batch"]), 0) + 1
 
-    def _on_batch(self, iterator, data, began):
+    def _mark_stored_data(self, iterator):
+        """Marks of what the data set has stored, where they are compared around this batch; else `None`."""
+        try:
+            known = self._iterators.get(iterator)
+            return marks_of(iterator) if known is not None and is_due(known) else None
+        except Exception as error:
+            self._failed(self.FRAMEWORK + ".stored data", error)
+            return None
+
+    def _on_batch(self, iterator, data, began, stored=None):
         monitor = self.monitor
         try:
             now = monitor.training.moved = monitor.clock()
@@ -179,6 +191,10 @@ class DataLoaders:
             known = self._iterators.get(iterator)
             if known is not None:
                 known["batch"] += 1
+                if stored:
+                    counts = compare(known, iterator, stored)
+                    if counts["changed"]:
+                        monitor.loop.facts["stored_data"] = counts
             self.current = known and (known["loader"], known["epoch"])
             followed = monitor.thread is None or monitor.is_followed_thread()
             if followed and (monitor.skipping or known is None):

@@ -185,6 +185,7 @@ class LossFunctions:
         if values is None or not self._count(values):
             return facts
         facts["target"] = self._describe(target, values)
+        facts["target_trained"] = bool(self._takes_gradient(target))
         facts["items"] = self._count(values)
         if function in CLASSES and self._count(inputs):
             facts.update(self._inspect_classes(function, given, inputs, target, values))
@@ -230,6 +231,7 @@ class LossFunctions:
         axis = self._class_axis(function, given, inputs)
         classes = inputs.shape[axis]
         facts = {"classes": classes, "soft": self._is_soft(given, target)}
+        facts["smoothing"] = given.get("label_smoothing") or None
         if facts["soft"]:
             facts["items"] = max(self._count(values) // max(classes, 1), 1)
         else:

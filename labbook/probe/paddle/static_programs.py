@@ -23,6 +23,7 @@ from .static_operators import (
 )
 
 NO_STEPS = "static graphs ran in Executor.run, but none of them has an optimizer added by minimize()"
+COPY_RAN = "Executor.run only ran a copy of the program made before minimize(): the optimizer is in another program"
 HIDDEN = "Executor.run computes them and returns none; to fetch them would compile the graph again and slow its steps"
 
 NUMBERED = 1000
@@ -98,6 +99,8 @@ class StaticPrograms:
                 self.misuse.restarted()
         elif any(one.has_stepped for one in self._trained.values()):
             self._ran_beside(program)
+        elif any(parameter_names(program) & one.parameter_names() for one in self._trained.values()):
+            self._adapter.training.steps_hidden = COPY_RAN
         if self._adapter.monitor is not None:
             self._adapter.monitor.loop.facts.update(self.misuse.fields())
         return training

@@ -33,6 +33,8 @@ class ModelCopy:
         untrained: Whether it was made before the first call of `backward`, and not of weights from a file.
         compared: Steps in which its inputs were compared with those of training forwards.
         equal: Those in which one of them was the same.
+        norm: Running mean of its first batch norm when it was found, `None` without one.
+        stale_norms: Calls in evaluation mode with that mean, while a trained model has another one.
     """
 
     def __init__(self, module, name, first):
@@ -44,6 +46,7 @@ class ModelCopy:
         self.untrained = False
         self.compared = self.equal = 0
         self.calls = self.steps = 0
+        self.norm, self.stale_norms = None, 0
         self.last = None
 
     def copy_fields(self):
@@ -57,6 +60,7 @@ class ModelCopy:
             "untrained": self.untrained,
             "compared": self.compared,
             "equal": self.equal,
+            "stale_norms": self.stale_norms,
         }
 
 
@@ -163,6 +167,7 @@ class ModelCopies:
         one = ModelCopy(module, (kinds or [type(module).__name__])[0], self._print(module))
         one.since = self.inspector.monitor.loop.backwards
         one.untrained = module in self._early and not self._from_file
+        one.norm = self._first_running_mean(module)
         self.known.append(one)
 
     def _follow(self, one, module):
@@ -175,6 +180,8 @@ class ModelCopies:
                 not grad_on() or (one.untrained and fixed is not None and fixed.grad is None)
             ):
                 one.calls += 1
+                if one.norm and one.calls <= COMPARED and not module.training:
+                    one.stale_norms += self._has_stale_norm(one, module)
                 if one.last != monitor.step:
                     one.last = monitor.step
                     one.steps += 1
@@ -225,6 +232,21 @@ class ModelCopies:
         with without_modes:
             numbers = stats.flat(stats.real_part(tensor.detach()), _SAMPLE).tolist()
         return fingerprint(numbers, tuple(tensor.shape))
+
+    def _has_stale_norm(self, one, module):
+        """Whether a copy has the running mean with which it was found, though those of trained models moved on."""
+        others = (root.module() for root in self.inspector.followed_models() if root.called)
+        means = [self._first_running_mean(other) for other in others if other is not None and other is not module]
+        means = [mean for mean in means if mean and len(mean) == len(one.norm)]
+        return bool(means) and one.norm not in means and self._first_running_mean(module) == one.norm
+
+    def _first_running_mean(self, module):
+        """Some values of the running mean of a model's first batch norm, `None` where none can be read at once."""
+        for name, buffer in module.named_buffers():
+            if name.rpartition(".")[2] == "running_mean":
+                readable = self._is_plain(buffer) and buffer.is_cpu and self.inspector.without_modes.is_possible()
+                return self.inspector.stats.flat(buffer, _SAMPLE).tolist() if readable else None
+        return None
 
     def _print(self, module):
         stats = self.inspector.stats

@@ -6,6 +6,7 @@ from ..inspection.health_hooks import start_monitor, wrap_constructor
 from ..training.backward import wrap_grad
 from ..wrapping import as_import_machinery, transparent_wrapper
 from .inspector import TensorInspector
+from .metric_resets import MetricObjects
 
 _TOUCHING_TENSORS = (
     "forward_begins",
@@ -53,6 +54,8 @@ def hook_monitor(adapter):
         inspector.copies.install(compiling)
     with probe.guard("torch.health evaluations"):
         inspector.evaluated.install(compiling)
+    metrics = probe.guard("torch.health metrics")(MetricObjects(inspector).install)
+    probe.watch("torchmetrics.metric", metrics)
     with probe.guard("torch.health collectives"):
         inspector.collectives.install(compiling)
     with probe.guard("torch.health gradients"):

@@ -64,7 +64,7 @@ class LossCallSite:
         self.observed += 1
         for name in ("input", "target"):
             self._kind(name, facts.get(name))
-        for name in ("classes", "reduction", "weight", "class_weights", "soft", "ignore_index", *_OF_TRIPLETS):
+        for name in ("classes", "reduction", "weight", "class_weights", "soft", "ignore_index", *_MEASURED):
             if facts.get(name) is not None:
                 self._facts[name] = facts[name]
         if value is not None and self._first is None:
@@ -133,18 +133,27 @@ class LossCallSite:
         }
         for name in _COUNTED:
             fields[name] = self._counts[name]
-        for name in _OF_TRIPLETS:
+        for name in _MEASURED:
             fields[name] = self._facts.get(name)
         for name in _SHARES:
             fields[name] = self._counts[name] / observed
         return fields
 
 
-_OF_TRIPLETS = ("near", "far", "margin")
+_MEASURED = ("near", "far", "margin", "smoothing")
 _SHARES = ("prob_rows", "logprob_rows", "prob_columns", "unit_range")
 _COUNTED = (
     *_SHARES,
-    *("outside", "broadcast", "negative", "all_ignored", "not_probabilities", "self_pairs", "self_negatives"),
+    *(
+        "outside",
+        "broadcast",
+        "negative",
+        "all_ignored",
+        "not_probabilities",
+        "self_pairs",
+        "self_negatives",
+        "target_trained",
+    ),
 )
 
 

@@ -165,22 +165,34 @@ for step in range(100):
 
 
 @paddle_only
-def test_runs_of_a_static_program_without_an_optimizer_are_no_steps(run, healthy):
-    program = """
+@pytest.mark.parametrize(
+    ("before", "ran", "reason"),
+    [
+        ("", "None", "none of them has an optimizer"),
+        (
+            "copy = paddle.static.default_main_program().clone(); paddle.optimizer.SGD(0.1).minimize(loss)",
+            "copy",
+            "only ran a copy of the program made before minimize()",
+        ),
+    ],
+)
+def test_runs_of_a_static_program_without_an_optimizer_are_no_steps(run, healthy, before, ran, reason):
+    program = f"""
 import numpy, paddle
 paddle.enable_static()
 x = paddle.static.data("x", [4, 3])
 loss = paddle.mean(paddle.static.nn.fc(x, 1))
+{before}
 exe = paddle.static.Executor()
 exe.run(paddle.static.default_startup_program())
 for _ in range(5):
-    exe.run(feed={"x": numpy.ones((4, 3), "float32")}, fetch_list=[loss])
+    exe.run({ran}, feed={{"x": numpy.ones((4, 3), "float32")}})
 """
     outcome = healthy(run(program, fork="paddle"))
     assert outcome.merged()["mode"] == "static" and outcome.merged()["executions"] == 6
     assert outcome.of("step") == [] and outcome.of("optimizer") == []
     unseen = {event["what"]: event["reason"] for event in outcome.of("unobserved")}
-    assert "none of them has an optimizer" in unseen["training steps"] and len(unseen) == 1
+    assert reason in unseen["training steps"] and len(unseen) == 1
 
 
 @paddle_only

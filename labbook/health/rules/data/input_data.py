@@ -259,19 +259,33 @@ def _differ(leaves: Sequence[Leaf]) -> bool:
 def channels_first(run: Run, signals: Signals) -> Outcome | None:
     """Whether images have 1 or 3 values on the last axis and many on axis 1: a note (UMLAUT), or colours side by side.
 
-    Source: chosen by us (tier 2): values 3 columns apart are a fifth closer than others, in at least 3 looks and all.
+    Source: chosen by us (tier 2): values 3 columns apart are a tenth closer than others, in at least 3 looks and all.
     """
     first = first_not_normalised(signals)
     if first is None or not first.type.startswith("Conv2"):
         return None
     for path, looks in input_leaves(signals).items():
         form, lags = looks[0][2].get("shape", ()), [lag for look in looks if (lag := look[2].get("lags"))]
-        if len(lags) >= 3 and all(three < 0.8 * min(one, two) for one, two, three in lags):
+        if len(lags) >= 3 and all(three < 0.9 * min(one, two) for one, two, three in lags):
             return Outcome("warn", message("health.image_layout_suspect.mixed", path=path))
         if len(form) == 4 and form[3] in (1, 3) and form[1] > 4 and form[1] == form[2]:
             observed = message("health.image_layout_suspect.shape", path=path, shape=str(list(form)))
             return Outcome("note", observed)
     return None
+
+
+@check("stored_array_changes", family="loop-bug", tier=2, needs=("loop",))
+def data_sets_stay(run: Run, signals: Signals) -> Outcome | None:
+    """Whether reading a batch changes the arrays of its data set, so that noise or a shift adds up over the epochs.
+
+    Source: chosen by us (tier 2): around batches of later epochs, 3 of them and half of all; a cache is filled before.
+    """
+    stored = signals.loop.get("stored_data", {})
+    changed, looks = stored.get("changed", 0), stored.get("looks", 0)
+    if changed < _FEWEST or changed < 0.5 * looks:
+        return None
+    observed = message("health.stored_array_changes.read", name=stored.get("name", ""), changed=changed, looks=looks)
+    return Outcome("warn", observed, advice=message("health.stored_array_changes.advice"))
 
 
 @check("reshaped_not_permuted", family="data", tier=2, needs=("models",))

@@ -12,7 +12,7 @@ from labbook.review.eval_loops import runs_without_gradients
 from labbook.review.expressions import made_of, number
 from labbook.review.gradient_flow import reached_nodes
 from labbook.review.loaders import find_loader
-from labbook.review.names import LOOPS, Function, dotted_target, last_name, of_type, walk
+from labbook.review.names import Function, dotted_target, last_name, of_type, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -25,35 +25,6 @@ _NOT_MEANS = re.compile(
 """Metrics, in lower case without `_`, that are not the mean of their values over parts of the data."""
 
 _TRAINED, _VALIDATED = "training_step", "validation_step"
-
-
-@warning(
-    "metric_of_wrong_values", "paddle.metric.Metric.reset; torchmetrics: reset at the end of each epoch", row="loop-bug"
-)
-def metric_never_reset(code: Code, source: Source) -> Iterator[Hit]:
-    """A metric object collects values in each epoch, and is never reset: it is of all epochs so far."""
-    yield from _never_reset_in_trainer(code, source)
-    if code.calls.get("reset") or code.calls.get("MetricCollection"):
-        return
-    for call in code.calls_in(source, "update"):
-        owner = receiver(call)
-        kind = _metric_kind(code, source, owner)
-        loops = [one for one in source.parents_of(call) if isinstance(one, LOOPS)]
-        inside = kind is not None and any(one is kind.call for outer in loops for one in ast.walk(outer))
-        if kind is not None and len(loops) > 1 and not inside:
-            yield Hit(call, {"metric": ast.unparse(owner or call)})
-
-
-def _never_reset_in_trainer(code: Code, source: Source) -> Iterator[Hit]:
-    """Yield metrics that a method of Lightning updates and another one computes; an object that is logged is reset."""
-    for owner in source.of_type(ast.ClassDef):
-        trained, validated = _phases(code, source, owner)
-        resets = {dotted_target(receiver(one) or one) for one in ast.walk(owner) if is_call(one, "reset")}
-        for name, call in {**trained, **validated}.items():
-            uses = _uses(source, owner, name)
-            is_shared = name in trained and name in validated
-            if "compute" in uses and "passed" not in uses and not resets and not is_shared:
-                yield Hit(call, {"metric": name})
 
 
 def _phases(code: Code, source: Source, owner: ast.ClassDef) -> tuple[dict[str, ast.Call], dict[str, ast.Call]]:
