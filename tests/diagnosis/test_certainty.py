@@ -48,6 +48,30 @@ def test_only_a_message_that_begins_with_the_words_of_a_page_is_certain(text, id
     assert not certain(LAST + text.format("the report says that "))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ValueError: Unable to create tensor, you should probably activate truncation and/or padding",
+        "RuntimeError: expected scalar type Long but found Float",
+        "RuntimeError: Numpy is not available",
+        "TypeError: 'Tensor' object is not callable",
+    ],
+)
+def test_no_page_is_certain_of_a_message_that_has_several_causes(message):
+    found = diagnose(read_text(LAST + message), MATCHER).primary
+    assert found is not None and found.tier > 1
+
+
+def test_what_a_message_guesses_is_not_the_cause_where_the_error_behind_it_says_it():
+    behind = f"{LAST}ValueError: too many dimensions 'str'"
+    guess = "Unable to create tensor, you should probably activate truncation and/or padding with 'padding=True'."
+    text = (
+        f"{behind}\n\nDuring handling of the above exception, another exception occurred:\n\n{LAST}ValueError: {guess}"
+    )
+    found = diagnose(read_text(text), MATCHER).primary
+    assert found is not None and found.family == "type_error_user_code"
+
+
 def test_options_that_lack_a_name_may_be_the_wrong_object():
     text = f"{LAST}AttributeError: 'Namespace' object has no attribute 'train'"
     assert [one.symptom for one in diagnose(read_text(text), MATCHER).findings] == ["command_line_invalid"]

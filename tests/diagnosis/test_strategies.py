@@ -186,6 +186,22 @@ def test_a_function_that_a_line_calls_by_its_bare_name_is_of_the_project_unless_
     assert found.symptom == page
 
 
+@pytest.mark.parametrize(
+    ("line", "message", "page"),
+    [
+        ("store.rebuild(rows)", "module 'bricks.StoreModel' has no attribute 'rebuild'", "attribute_missing"),
+        ("np.rebuild(rows)", "module 'numpy' has no attribute 'rebuild'", "removed_api_used"),
+        ("cv2.rebuild(rows)", "module 'cv2' has no attribute 'rebuild'", "removed_api_used"),
+        ("mmcv.rebuild(rows)", "module 'mmcv.ops' has no attribute 'rebuild'", "removed_api_used"),
+        ("self.val_times = 3 * self.out", "'Trainer' object has no attribute 'out'", "attribute_missing"),
+        ("trainer.out.close()", "'Trainer' object has no attribute 'out'", "attribute_of_other_version"),
+    ],
+)
+def test_a_name_that_self_or_a_module_of_no_known_library_lacks_is_of_the_project(line, message, page):
+    text = f'Traceback (most recent call last):\n  File "train.py", line 9, in fit\n    {line}\n'
+    assert choose_findings(case_of(f"{text}AttributeError: {message}\n"))[0].symptom == page
+
+
 @pytest.mark.parametrize(("name", "page"), [("coef_", "estimator_not_fitted"), ("coef", "attribute_missing")])
 def test_an_attribute_that_scikit_learn_sets_in_fit_means_an_estimator_that_is_not_fitted(name, page):
     found = diagnose(read_text(f"AttributeError: 'LinearRegression' object has no attribute '{name}'"), MATCHER).primary

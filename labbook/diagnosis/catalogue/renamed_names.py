@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import product
@@ -74,6 +75,13 @@ def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
 def usual_imports() -> Mapping[str, str]:
     """Name -> the line by which programs import it."""
     return {line.split()[-1]: line for line in read_toml(_USUAL)["imports"]}
+
+
+@functools.lru_cache
+def is_library(module: str) -> bool:
+    """Whether a module of that name is known to be of a library or of Python."""
+    imported = {line.split()[1].partition(".")[0] for line in usual_imports().values()}
+    return module in {*imported, *read_toml(_USUAL)["libraries"], *sys.stdlib_module_names}
 
 
 @functools.lru_cache

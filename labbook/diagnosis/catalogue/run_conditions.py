@@ -14,6 +14,7 @@ from labbook.diagnosis.catalogue.renamed_names import (
     RENAMED,
     find_misspelling,
     find_rename,
+    is_library,
     usual_imports,
 )
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
@@ -39,6 +40,8 @@ _ASSERTED = {
 }
 """What the condition of a kernel's assertion is about: the first that fits. Source: kernels of torch and Paddle."""
 _FUNCTION = re.compile(r"([a-z]\w*)\(\) (?:got|takes|missing) ")
+_MODULE = re.compile(r"(?:partially initialized )?module '(\w+)[\w.]*' has no attribute ")
+_OF_OBJECT = re.compile(r"^'\w+' object has no attribute '(\w+)'")
 _SIZE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s?([KMGTP]?i?B|bytes)?", re.IGNORECASE)
 
 
@@ -128,11 +131,19 @@ def _conditions_of_name(message: str, source: str, raised: ObservedException | N
 
 
 def _is_of_project(message: str, raised: ObservedException) -> bool:
-    """Whether what lacks the name is of the project: the recorder found it, or, in a log, the line that calls it."""
-    called = _FUNCTION.match(message)
-    if raised.names or not called or called[1] in usual_imports() or not raised.frames or not raised.frames[-1].user:
+    """Whether what lacks the name is of the project: the recorder found it, or, in a log, the line that misses it.
+
+    Such a line calls the function by its bare name, asks `self` for the name, or a module of no known library.
+    """
+    if raised.names or not raised.frames or not raised.frames[-1].user:
         return bool(raised.names.get("own"))
-    return re.search(rf"(?<![\w.]){called[1]}\(", raised.frames[-1].source) is not None
+    source = raised.frames[-1].source
+    if called := _FUNCTION.match(message):
+        return called[1] not in usual_imports() and re.search(rf"(?<![\w.]){called[1]}\(", source) is not None
+    if module := _MODULE.match(message):
+        return not is_library(module[1])
+    lacking = _OF_OBJECT.search(message)
+    return lacking is not None and re.search(rf"\bself\.{lacking[1]}\b", source) is not None
 
 
 def _is_said(condition: str, read: Mapping[str, str]) -> bool:

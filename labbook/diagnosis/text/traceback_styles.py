@@ -26,7 +26,7 @@ def normalise_tracebacks(lines: list[LogLine]) -> list[LogLine]:
     text = "\n".join(line.text for line in lines)
     if "Exception Group Traceback" in text:
         lines = list(_groups(lines))
-    if "Traceback (most recent" in text and ("│" in text or "| " in text or "┃" in text):
+    if "│" in text or "┃" in text or ("Traceback (most recent" in text and "| " in text):
         lines = list(_rich(lines))
     if "](http" in text or "](file:" in text or "](vscode" in text:
         lines = [_remove_links(line) for line in lines]
@@ -104,12 +104,16 @@ def _groups(lines: list[LogLine]) -> Iterable[LogLine]:
 
 
 def _rich(lines: list[LogLine]) -> Iterable[LogLine]:
+    """The lines with boxes of rich as tracebacks, also one whose upper edge was cut off."""
     inside, has_frame, broken = False, False, ""
     for line in lines:
         if _RE["rich_head"].match(line.text):
             inside, has_frame, broken = True, False, ""
             yield line._replace(text=PLAIN_HEAD)
             continue
+        if not inside and _RE["rich_frame"].match(line.text):
+            inside = True
+            yield line._replace(text=PLAIN_HEAD)
         if not inside:
             yield line
             continue

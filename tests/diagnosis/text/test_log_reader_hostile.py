@@ -257,3 +257,12 @@ def test_a_traceback_of_a_notebook_without_frames_has_its_message() -> None:
         "KeyError                  Traceback (most recent call last)\nKeyError: 'plot_file'\n"
     ).exceptions
     assert [(one.type, one.message) for one in raised] == [("KeyError", "'plot_file'")]
+
+
+@in_one_test("edge", ["│", "┃"])
+def test_a_box_of_rich_without_its_upper_edge_is_a_traceback(edge) -> None:
+    path = "/usr/lib/python3.10/dist-packages/grove/layers.py"
+    box = f"{edge} {path}:252 in make     {edge}\n{edge} ❱ 252 │   if isinstance(part, bnb.Linear):   {edge}\n"
+    (raised,) = read_text(f"{box}╰{'─' * 50}╯\nNameError: name 'bnb' is not defined\n").exceptions
+    assert (raised.frames[-1].file, raised.frames[-1].source) == (path, "if isinstance(part, bnb.Linear):")
+    assert not read_text(f"{edge} a.py:252 in make {edge} 3 of 4 {edge}\n").exceptions
