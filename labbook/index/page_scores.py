@@ -219,8 +219,8 @@ class PageScores:
         return any(not any(name in self._counts for name in one) for one in meanings)
 
     def _read(self, question: str) -> Phrase:
-        """Returns the meanings of a question without numbers that no page has."""
-        meanings = dict.fromkeys(read_meanings(correct_typing(question, self._counts)))
+        """Returns the meanings of a question without shapes and numbers that no page has."""
+        meanings = dict.fromkeys(read_meanings(correct_typing(_SHAPE.sub(" ", question), self._counts)))
         return tuple(one for one in meanings if not all(_is_number(name) and name not in self._counts for name in one))
 
     def _weight(self, meaning: Meaning) -> float:
@@ -237,6 +237,7 @@ class PageScores:
 
 _PROGRAM_NAME = re.compile(r"(?<![\w./-])(?!(?:torch|nn|F|np|numpy|paddle|tf|pd|cv2)\.)[A-Za-z_][A-Za-z0-9_./-]{3,60}")
 """A name that may be of a program: `data_loader.py`; `torch.Size` is of the library. Source: its usual import names."""
+_SHAPE = re.compile(r"\[\d+(?:, ?\d+)*\]|\b\d+(?:x\d+)+\b")
 _scores_of = lru_cache(maxsize=4)(PageScores)
 
 

@@ -77,6 +77,12 @@ def test_scattered_words_find_no_generated_text(notes):
         ("跑着跑着程序就没了 也没报错", "process_killed_by_os"),
         ("之前那次磁盘写满是怎么清理的", "disk_full"),
         ("training stops silently, no error", "stalled_no_progress"),
+        (
+            "NHWC: expected input[16, 224, 224, 3] to have 3 channels, but got 224 channels",
+            "shape_mismatch_conv_channels",
+        ),
+        ("GPU util is at 5%, cpu pegged, training super slow", "accelerator_underused"),
+        ("上个月那个读图片失败是怎么弄的", "opencv_image_empty"),
     ],
 )
 def test_a_message_without_its_class_or_a_symptom_in_other_words_finds_its_page(notes, question, first):
