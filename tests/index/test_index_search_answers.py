@@ -76,7 +76,7 @@ def test_scattered_words_find_no_generated_text(notes):
         ("ImportError: libGL.so.1 cannot open", "shared_library_not_found"),
         ("跑着跑着程序就没了 也没报错", "process_killed_by_os"),
         ("之前那次磁盘写满是怎么清理的", "disk_full"),
-        ("training stops silently, no error", "stalled_no_progress"),
+        ("training hangs silently, no error", "stalled_no_progress"),
         (
             "NHWC: expected input[16, 224, 224, 3] to have 3 channels, but got 224 channels",
             "shape_mismatch_conv_channels",
