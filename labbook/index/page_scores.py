@@ -25,7 +25,7 @@ _PAIR_WEIGHT = 0.4
 _PARTLY = 0.1
 """Loss of a word that only may mean the same: 显存不足 is less than 内存不足 about host memory. Source: as above."""
 _WEAK_WEIGHT = 0.3
-"""A word that nearly every question has ("training", "error"). Source: chosen by us on benchmarks/search."""
+"""A number, or a word that nearly every question has ("error"). Source: chosen by us on benchmarks/search."""
 _ASKED_WEIGHT = 0.9
 """A description that fits less exactly than a search phrase. Source: as above, and by finding each without itself."""
 _SELDOM = 0.2
@@ -230,7 +230,8 @@ class PageScores:
             count = min((self._counts[name] for name in meaning if name in self._counts), default=0)
             pair = any(is_cjk(name) and len(name) == 2 for name in meaning)
             known = math.log(1 + self._count / (1 + count)) * (_PAIR_WEIGHT if pair else 1.0)
-            known *= _WEAK_WEIGHT if meaning & vocabulary().weak else 1.0
+            is_number = bool(meaning) and all(map(_is_number, meaning))
+            known *= _WEAK_WEIGHT if is_number or meaning & vocabulary().weak else 1.0
             self._weights[meaning] = known
         return known
 

@@ -98,3 +98,8 @@ def test_neither_a_run_without_a_fix_nor_words_of_its_command_come_before_the_pa
 
     for question in ("labels start at 1 instead of 0", "label out of range in label_check.py"):
         assert _answers(notes, question)[0].kind == "catalogue"
+
+
+def test_numbers_of_a_question_say_little():
+    scores = page_scores(load_catalogue().symptoms.values())
+    assert scores.rank_pages("loss is nan, 9 20 30")[0].share > 0.5
