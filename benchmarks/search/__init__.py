@@ -1,7 +1,7 @@
-"""Answers of `labbook search` to 233 questions, half of them Chinese, in a notebook of 150 mixed runs.
+"""Answers of `labbook search` to questions in English and Chinese, in a notebook of 150 mixed runs.
 
-`python -m benchmarks.search` prints the share of right answers; `python -m benchmarks.search open` also lists what is
-wrong in the half that may be looked at. The other half is held out: nothing was tuned on its questions.
+`python -m benchmarks.search` prints the share of right answers of each lot of `questions.txt`;
+`python -m benchmarks.search wrong` also lists the questions whose first answer is wrong.
 
 An answer is right if it is the page of an expected symptom, or a run with an expected symptom and a confirmed fix. A
 question that nothing answers is right without any answer.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.search.mixed_notebook import RUNS, write_mixed_notebook
 
@@ -26,12 +26,24 @@ NOTHING = "nothing"
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
-def questions() -> list[tuple[str, frozenset[str], bool]]:
-    """Returns (question, expected symptoms, whether it is held out) of each line of `questions.txt`."""
-    text = Path(__file__).with_name("questions.txt").read_text("utf-8")
-    lines = [line for line in text.splitlines() if " => " in line and not line.startswith("#")]
-    parted = [line.partition(" => ")[::2] for line in lines]
-    return [(words, frozenset(ids.split(", ")), bool(number % 2)) for number, (words, ids) in enumerate(parted)]
+class Question(NamedTuple):
+    """A line of `questions.txt`."""
+
+    lot: str
+    words: str
+    expected: frozenset[str]
+
+
+def questions() -> list[Question]:
+    """Returns the questions, lot by lot."""
+    found, lot = [], ""
+    for line in Path(__file__).with_name("questions.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            lot = line.strip("[]")
+        elif not line.startswith("#"):
+            words, _, ids = line.partition(" => ")
+            found.append(Question(lot, words, frozenset(ids.split(", "))))
+    return found
 
 
 def answers(book: Notebook, words: str) -> list[Hit]:
@@ -49,8 +61,8 @@ def answers(book: Notebook, words: str) -> list[Hit]:
 
 def place_of_answer(hits: list[Hit], expected: frozenset[str]) -> int:
     """Returns the place of the first right answer, from 1; 0 without one."""
-    if NOTHING in expected:
-        return 0 if hits else 1
+    if not hits:
+        return int(NOTHING in expected)
     for place, hit in enumerate(hits, 1):
         if hit.symptom in expected and (hit.kind in ("catalogue", "symptom") or hit.fix or hit.by):
             return place
@@ -58,42 +70,32 @@ def place_of_answer(hits: list[Hit], expected: frozenset[str]) -> int:
 
 
 def main() -> None:
-    """Prints the share of right answers, first and among three, of each half and language."""
+    """Prints the share of right answers, first and among three, of each lot, and of what nothing answers."""
     from labbook.store.notebook_finder import find_notebook
 
+    asked = questions()
     with tempfile.TemporaryDirectory() as top:
         root = Path(top)
-        write_mixed_notebook(root, frozenset().union(*(expected for _, expected, _ in questions())))
+        write_mixed_notebook(root, frozenset().union(*(one.expected for one in asked)))
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         book = find_notebook(root, chosen=root, environ={})
-        rows = []
-        for words, expected, held_out in questions():
-            hits = answers(book, words)
-            rows.append((words, expected, held_out, hits, place_of_answer(hits, expected)))
-        fixable = _fixed_symptoms(book)
-    print(f"   {len(rows)} questions in a notebook of {RUNS} runs")
-    for half, held in (("open", False), ("held out", True)):
-        for language, wanted in (("English", False), ("Chinese", True), ("both", None)):
-            chosen = [row for row in rows if row[2] == held and wanted in (None, bool(_CHINESE.search(row[0])))]
-            _print_share(f"{half}, {language}", [place for *_, place in chosen])
-        chosen = [row for row in rows if row[2] == held and row[1] & fixable]
-        first = sum(bool(hits) and bool(hits[0].fix or hits[0].by) and place == 1 for *_, hits, place in chosen)
-        print(f"   {half}: of {len(chosen)} with a confirmed fix in the notebook, the fix is first for {first}")
-    if sys.argv[1:] == ["open"]:
-        for words, expected, held_out, hits, place in rows:
-            if not held_out and place != 1:
+        found = [(one, answers(book, one.words)) for one in asked]
+    print(f"   {len(asked)} questions in a notebook of {RUNS} runs")
+    rows = [(one, place_of_answer(hits, one.expected)) for one, hits in found]
+    for lot in dict.fromkeys(one.lot for one in asked):
+        _print_share(lot, [place for one, place in rows if one.lot == lot and one.expected != {NOTHING}])
+    for language, wanted in (("all English", False), ("all Chinese", True)):
+        chosen = [row for row in rows if bool(_CHINESE.search(row[0].words)) == wanted]
+        _print_share(language, [place for one, place in chosen if one.expected != {NOTHING}])
+    _print_share("about something else", [place for one, place in rows if one.expected == {NOTHING}])
+    if sys.argv[1:] == ["wrong"]:
+        for (one, place), (_, hits) in zip(rows, found, strict=True):
+            if place != 1:
                 shown = "; ".join(f"{hit.kind}:{hit.symptom}{'+fix' if hit.fix or hit.by else ''}" for hit in hits[:4])
-                print(f"   {place}  {words}  =>  {', '.join(sorted(expected))}\n        {shown}")
-
-
-def _fixed_symptoms(book: Notebook) -> set[str]:
-    from labbook.index.query import list_notes
-
-    entries = list_notes(book, "has:fix").entries
-    return {name for entry in entries for name in entry.meta.get("symptoms") or []}
+                print(f"   {place}  {one.words}  =>  {', '.join(sorted(one.expected))}\n        {shown}")
 
 
 def _print_share(name: str, places: list[int]) -> None:
     first, three = sum(place == 1 for place in places), sum(0 < place <= 3 for place in places)
     count = max(len(places), 1)
-    print(f"   {name:<18} right first {first / count:4.0%}, among three {three / count:4.0%}  ({len(places)})")
+    print(f"   {name:<22} right first {first / count:4.0%}, among three {three / count:4.0%}  ({len(places)})")

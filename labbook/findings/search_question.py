@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 
 from labbook.diagnosis.catalogue.pattern import fill_slots
@@ -10,56 +11,62 @@ from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.index.hit import Hit
 from labbook.index.page_scores import page_scores
 from labbook.index.query import read_field_names
-from labbook.index.query_fields import FILTERS
+from labbook.index.query_fields import FILTERS, FieldNames
 from labbook.index.query_parser import parse_query
 from labbook.index.query_symptoms import QuerySymptoms, match_symptoms
 from labbook.model.symptom import Symptom
 from labbook.store.notebook import Notebook
 
-_ERROR = re.compile(r"\b\w*(?:Error|Exception|Traceback|NotMet)\b")
+_ERROR = re.compile(r"\b\w*(?:Error|Exception|Traceback|NotMet)\b|\w: ")
+"""What a message has and a query has not: a class, or a colon before a space."""
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
 _NAME = re.compile(r"'([A-Za-z_][\w./-]{2,60})'")
 _MOST_WORDS = 12
 _PAGES = 3
+_HINT = 3
+"""Tier of a finding that rests on the class of an error alone."""
 
 
 def interpret_search(book: Notebook, typed: str) -> tuple[str, QuerySymptoms]:
     """Returns the query, and the failures that typed or pasted text is about."""
-    language, words_asked = book.config.language_in_use(), typed
+    language = book.config.language_in_use()
     catalogue = load_catalogue(book.paths.symptoms, language=language)
-    names = read_field_names(book)
-    pasted = "\n" in typed.strip() or _ERROR.search(typed) is not None
-    if not pasted:
-        symptoms = match_symptoms(typed, catalogue.symptoms.values(), names)
-        question = parse_query(typed, names)
-        if len(_LATIN_WORD.findall(typed)) > _PAGES and not question.is_restricted:
-            # It may be a message without its class: what the catalogue recognises comes before what words suggest,
-            # unless the words, none of which is a value, are a search phrase of another symptom: "loss becomes nan
-            # after some hundred steps".
-            _, of_message, has_values = _interpret_paste(book, typed)
-            if of_message.symptoms:
-                asked = symptoms.symptoms[:1] if symptoms.has_phrase and not has_values else ()
-                found = tuple(dict.fromkeys([*asked, *of_message.symptoms, *symptoms.symptoms]))[:_PAGES]
-                symptoms = replace(of_message, symptoms=found)
+    # In a message `--lr` is no condition.
+    names = None if "\n" in typed.strip() or _ERROR.search(typed) else read_field_names(book)
+    if "\n" in typed.strip():
+        query, symptoms, _ = _interpret_paste(book, typed)
     else:
-        # Filters next to a message are filters; a text of many lines has none.
-        filters = [] if "\n" in typed.strip() else [word for word in typed.split() if _is_filter(word)]
-        message = typed if not filters else " ".join(word for word in typed.split() if word not in filters)
-        words, symptoms, _ = _interpret_paste(book, message)
-        if not symptoms.symptoms and "\n" not in typed.strip():
-            # The name of a class among the words of a question: `OutOfMemoryError, what can I do`.
-            matched = match_symptoms(message, catalogue.symptoms.values())
-            symptoms = replace(matched, fingerprints=symptoms.fingerprints)
-        if "\n" in typed.strip() or symptoms.whole:
-            typed = " ".join([words, *filters])
-        question = parse_query(typed)
-    if "\n" not in typed.strip():
-        own = page_scores(catalogue.symptoms.values()).list_names(words_asked)
+        query, symptoms = _interpret_line(book, typed, catalogue.symptoms.values(), names)
+        own = page_scores(catalogue.symptoms.values()).list_names(typed)
         symptoms = replace(symptoms, names=tuple(dict.fromkeys([*symptoms.names, *own])))
+    question = parse_query(query, names)
     if question.terms and not question.is_restricted:
         pages = [_page(catalogue.symptoms[name], language) for name in (symptoms.symptoms or symptoms.related)[:_PAGES]]
         symptoms = replace(symptoms, pages=tuple(pages))
-    return typed, symptoms
+    return query, symptoms
+
+
+def _interpret_line(
+    book: Notebook, typed: str, pages: Collection[Symptom], names: FieldNames | None
+) -> tuple[str, QuerySymptoms]:
+    """Returns the query and the failures of a question, or of a message with conditions beside it."""
+    filters = [word for word in typed.split() if names is None and _is_filter(word)]
+    message = " ".join(word for word in typed.split() if word not in filters) if filters else typed
+    asked = match_symptoms(message, pages, names)
+    is_short = len(_LATIN_WORD.findall(typed)) <= _PAGES or parse_query(typed, names).is_restricted
+    if names is not None and is_short:
+        return typed, asked
+    # It may be a message without its class: what the catalogue recognises comes before what words suggest, unless it is
+    # uncertain and the words are a search phrase of another symptom: "loss becomes nan after some hundred steps". The
+    # other way round, `OutOfMemoryError, what can I do` is a question with a class.
+    words, symptoms, is_sure = _interpret_paste(book, message)
+    if symptoms.symptoms:
+        first = asked.symptoms[:1] if asked.has_phrase and not is_sure else ()
+        found = tuple(dict.fromkeys([*first, *symptoms.symptoms, *asked.symptoms]))[:_PAGES]
+        symptoms = replace(symptoms, symptoms=found)
+    else:
+        symptoms = replace(asked, fingerprints=symptoms.fingerprints)
+    return " ".join([words, *filters]) if names is None else typed, symptoms
 
 
 def _is_filter(word: str) -> bool:
@@ -67,7 +74,10 @@ def _is_filter(word: str) -> bool:
 
 
 def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms, bool]:
-    """Returns the words of the message of a pasted error, its failures, and whether it has values of a pattern."""
+    """Returns the words of the message of a pasted error, its failures, and whether it identifies them.
+
+    A message does by a value of its pattern, or by its class together with its words.
+    """
     # Most questions are no messages, and the patterns of a diagnosis take 60 ms to compile.
     from labbook.diagnosis.service import Diagnoser, list_fingerprints
     from labbook.diagnosis.text.log_reader import read_text
@@ -90,7 +100,8 @@ def _interpret_paste(book: Notebook, text: str) -> tuple[str, QuerySymptoms, boo
         whole=bool(primary),
         names=tuple(dict.fromkeys(name for name in named if _NAME.fullmatch(f"'{name}'"))),
     )
-    return _query_words(message), about, bool(primary and primary.values)
+    is_sure = primary is not None and bool(primary.values or (primary.exception and primary.tier < _HINT))
+    return _query_words(message), about, is_sure
 
 
 def _last_line(text: str) -> str:

@@ -25,7 +25,7 @@ _PAIR_WEIGHT = 0.4
 _PARTLY = 0.1
 """Loss of a word that only may mean the same: 显存不足 is less than 内存不足 about host memory. Source: as above."""
 _WEAK_WEIGHT = 0.3
-"""A word that nearly every question has ("training", "error"). Source: chosen by us on benchmarks/search."""
+"""A number, or a word that nearly every question has ("error"). Source: chosen by us on benchmarks/search."""
 _ASKED_WEIGHT = 0.9
 """A description that fits less exactly than a search phrase. Source: as above, and by finding each without itself."""
 _SELDOM = 0.2
@@ -219,8 +219,8 @@ class PageScores:
         return any(not any(name in self._counts for name in one) for one in meanings)
 
     def _read(self, question: str) -> Phrase:
-        """Returns the meanings of a question without numbers that no page has."""
-        meanings = dict.fromkeys(read_meanings(correct_typing(question, self._counts)))
+        """Returns the meanings of a question without shapes and numbers that no page has."""
+        meanings = dict.fromkeys(read_meanings(correct_typing(_SHAPE.sub(" ", question), self._counts)))
         return tuple(one for one in meanings if not all(_is_number(name) and name not in self._counts for name in one))
 
     def _weight(self, meaning: Meaning) -> float:
@@ -230,13 +230,15 @@ class PageScores:
             count = min((self._counts[name] for name in meaning if name in self._counts), default=0)
             pair = any(is_cjk(name) and len(name) == 2 for name in meaning)
             known = math.log(1 + self._count / (1 + count)) * (_PAIR_WEIGHT if pair else 1.0)
-            known *= _WEAK_WEIGHT if meaning & vocabulary().weak else 1.0
+            is_number = bool(meaning) and all(map(_is_number, meaning))
+            known *= _WEAK_WEIGHT if is_number or meaning & vocabulary().weak else 1.0
             self._weights[meaning] = known
         return known
 
 
 _PROGRAM_NAME = re.compile(r"(?<![\w./-])(?!(?:torch|nn|F|np|numpy|paddle|tf|pd|cv2)\.)[A-Za-z_][A-Za-z0-9_./-]{3,60}")
 """A name that may be of a program: `data_loader.py`; `torch.Size` is of the library. Source: its usual import names."""
+_SHAPE = re.compile(r"\[\d+(?:, ?\d+)*\]|\b\d+(?:x\d+)+\b")
 _scores_of = lru_cache(maxsize=4)(PageScores)
 
 

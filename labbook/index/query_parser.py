@@ -92,7 +92,8 @@ def parse_query(
     """Parses a line of words, conditions and quoted phrases.
 
     Args:
-        names: Names of the notebook; without them, only the fields of the index and comparisons are conditions.
+        names: Names of the notebook; without them, as in a message, only the fields of the index and comparisons are
+            conditions.
         strict: Whether everything that has the form of a condition is one. Otherwise `CUDA error:x`, `model.py:88` and
             `shuffle=True` are words, unless the notebook has such a name, or a short query has nearly one.
         now: Base of relative dates; the local time by default.
@@ -174,6 +175,8 @@ class _Reader:
         option = _OPTION.fullmatch(token)
         if option:
             name = option.group(1)
+            if self._names is None and not self._strict:
+                return None
             if self._names is not None and not self._names.has_option(name):
                 raise unknown("terminal.query.unknown_option", name, self._names.params, lambda near: f"--{near}")
             return Filter("option", (name.lower(),))

@@ -124,7 +124,7 @@ def _symptoms_of_quote(question: Question, known: Mapping[str, Symptom]) -> Quer
 def _likely_symptoms(question: Question, known: Mapping[str, Symptom]) -> QuerySymptoms:
     """Returns the symptoms with the best pages for a query, none if no page fits well."""
     scores = page_scores(known.values())
-    if scores.is_about_something_else(question.text):
+    if not is_about_past(question.text) and scores.is_about_something_else(question.text):
         return QuerySymptoms()
     pages = scores.rank_pages(question.text)
     known_words, count = scores.count_known(question.text)

@@ -85,9 +85,10 @@ def find_best(
     terms = match_expression(question)
     counted = 0
     answers.add(_runs_with_failure(index, question, replace(subject, symptoms=(), families=()), limit))
-    answers.add(_runs_with_names(index, question, subject))
+    with_names = _runs_with_names(index, question, subject)
+    answers.add(row for row in with_names if row.meta.get("fix") or not subject.symptoms)
     if terms and not subject.whole:
-        rows, counted = _match_words(index, question, limit, _COLUMNS_OF_PEOPLE)
+        rows, counted = _match_words(index, question, limit, "{own} :" if subject.symptoms else _COLUMNS_OF_PEOPLE)
         answers.add(rows)
     if named := _find_named_filters(index, question):
         # "Wei nan": the runs of a person, project or machine come before the pages.
@@ -108,6 +109,7 @@ def find_best(
             answers.add(_distinct_fixes(sorted(fixed, key=lambda row: row.number not in same)))
         answers.add(pages[name] for name in names if name in pages)
     answers.add(subject.pages)
+    answers.add(with_names)
     answers.add(_runs_with_failure(index, question, replace(subject, fingerprints=(), families=()), limit))
     if subject.whole:
         answers.add(_runs_with_failure(index, question, replace(subject, fingerprints=(), symptoms=()), limit))

@@ -82,7 +82,7 @@ def vocabulary_lines() -> tuple[list[list[str]], list[str], list[str]]:
             minor += words
         else:
             meanings.append(words)
-    return meanings, minor, _line_words("~~~~~")
+    return meanings, minor + past_words(), _line_words("~~~~~")
 
 
 @cache

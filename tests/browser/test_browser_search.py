@@ -74,6 +74,7 @@ def test_words_in_english_and_chinese_and_whole_messages_find_the_symptom(search
     assert any("linear layer" in symptom.lower() for symptom in pasted["Symptoms"][:2]), pasted["Symptoms"]
     notes = asked(search, "cosine schedules")
     assert notes["Notes, experiments, reports"][0].startswith("Ideas for the next quarter")
+    assert len(asked(search, "weight loss plan for two weeks").get("Symptoms", [])) < 2, "no word of a failure"
     assert asked(search, "zzzyx qwkjh") == {}
     assert asked(search, "train timetable qwkjh zzzyx") == {}, "a common word among nonsense"
     assert "No results" in search.locator(".lbs__status").inner_text()

@@ -16,7 +16,8 @@ OLD = "20261101-100000-aaaa"
 
 
 def _answers(notes, question):
-    return search(notes.notebook, question, subject=interpret_search(notes.notebook, question)[1]).hits
+    query, subject = interpret_search(notes.notebook, question)
+    return search(notes.notebook, query, subject=subject).hits
 
 
 def test_library_names_are_no_names_of_a_program():
@@ -65,3 +66,40 @@ def test_scattered_words_find_no_generated_text(notes):
 
     with pytest.raises(NothingFoundError):
         _answers(notes, "batch file rename in windows")
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("train.py: error: unrecognized arguments: --foo 3", "command_line_invalid"),
+        ("the following arguments are required: --data", "command_line_invalid"),
+        ("ImportError: libGL.so.1 cannot open", "shared_library_not_found"),
+        ("跑着跑着程序就没了 也没报错", "process_killed_by_os"),
+        ("之前那次磁盘写满是怎么清理的", "disk_full"),
+        ("training hangs silently, no error", "stalled_no_progress"),
+        (
+            "NHWC: expected input[16, 224, 224, 3] to have 3 channels, but got 224 channels",
+            "shape_mismatch_conv_channels",
+        ),
+        ("GPU util is at 5%, cpu pegged, training super slow", "accelerator_underused"),
+        ("上个月那个读图片失败是怎么弄的", "opencv_image_empty"),
+    ],
+)
+def test_a_message_without_its_class_or_a_symptom_in_other_words_finds_its_page(notes, question, first):
+    notes.run(OLD, "The loss goes down.", params={"lr": 0.1})
+    assert _answers(notes, question)[0].symptom == first
+
+
+def test_neither_a_run_without_a_fix_nor_words_of_its_command_come_before_the_page(notes):
+    command = "python train.py --label-smoothing 0 --start 1"
+    notes.run(
+        OLD, "", status="failed", symptoms=["label_out_of_range"], command=command, title="label_check.py: failed"
+    )
+
+    for question in ("labels start at 1 instead of 0", "label out of range in label_check.py"):
+        assert _answers(notes, question)[0].kind == "catalogue"
+
+
+def test_numbers_of_a_question_say_little():
+    scores = page_scores(load_catalogue().symptoms.values())
+    assert scores.rank_pages("loss is nan, 9 20 30")[0].share > 0.5

@@ -37,7 +37,7 @@ window.labbook.query = (known, say, text) => {
   const SHOWN = 40;
   const ALIKE = 0.6;
   const SENTENCE = 4, LONG_SENTENCE = 6; // fewest words of a question
-  const MESSAGE = /\b\w*(?:Error|Exception|Traceback|NotMet)\b/;
+  const MESSAGE = /\b\w*(?:Error|Exception|Traceback|NotMet)\b|\w: /;
 
   class Problem extends Error {}
 
@@ -171,6 +171,7 @@ window.labbook.query = (known, say, text) => {
       return { kind: "date", test: (run) => run.started >= begin && run.started < end };
     }
     const option = OPTION.exec(token);
+    if (option && search?.message) return null;
     if (option) {
       const keys = known.params.flatMap(keysOf);
       if (!keys.includes(fieldKey(option[1]))) throw unknown("query_unknown_option", option[1], known.params, (one) => `--${one}`);

@@ -81,7 +81,9 @@ window.labbookSearch = (() => {
   const MOST_GROUPS = 8;
   const SHORT = 160;
   const FIT = 2; // weight of a phrase of a page, against that of its words
-  const ENOUGH = { plain: 0.3, request: 0.7 }; // smallest share of a question, by the rarity of its words, that an answer has
+  // Smallest share of a question, by the rarity of its words, that an answer has: of one with a word of a failure, of one without,
+  // and of one that asks for a way or a fact.
+  const ENOUGH = { failure: 0.3, plain: 0.5, request: 0.7 };
 
   const atomsOf = (text) => [...text.normalize("NFKC").matchAll(ATOM)].map((match) => ({ atom: match[0].toLowerCase(), from: match.index, to: match.index + match[0].length }));
 
@@ -100,12 +102,13 @@ window.labbookSearch = (() => {
     const keyOf = (form) => ` ${atomsOf(form).map(({ atom }) => atom).join(" ")} `;
     const asks = requests.map((form) => [keyOf(form), form.startsWith("^")]);
     const failures = failing.map(keyOf);
-    /** Whether a question asks for a way or a fact without a word of a failure: "how to add a scheduler". */
-    const isRequest = (question) => {
+    /** "failure" of a question with a word of one; of another "request" if it asks for a way or a fact: "how to add a scheduler". */
+    const kindOf = (question) => {
       const key = keyOf(question);
-      return !failures.some((form) => key.includes(form)) && asks.some(([form, first]) => (first ? key.startsWith(form) : key.includes(form)));
+      if (failures.some((form) => key.includes(form))) return "failure";
+      return asks.some(([form, first]) => (first ? key.startsWith(form) : key.includes(form))) ? "request" : "plain";
     };
-    return { forms, longest, isRequest };
+    return { forms, longest, kindOf };
   };
 
   /**
@@ -204,7 +207,7 @@ window.labbookSearch = (() => {
   // What fits a question, best first. Each meaning is looked for alone and counts the more the rarer it is, so that a long
   // message finds something although no page has all of its words. What has only a small part of a question is no answer.
   const ranked = async (found, groups, filters, question) => {
-    const enough = question.trim().includes("\n") ? 0 : ENOUGH[found.vocabulary.isRequest(question) ? "request" : "plain"];
+    const enough = question.trim().includes("\n") ? 0 : ENOUGH[found.vocabulary.kindOf(question)];
     const fit = question.length > SHORT ? () => 0 : found.fitOf(question);
     const answers = await Promise.all(groups.map((phrases) => withPhrases(found.instance, phrases, filters)));
     const { first, months } = found.manifest;
