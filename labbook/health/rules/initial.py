@@ -99,14 +99,15 @@ def _judge_first(run: Run, signals: Signals, loss: LossCall) -> Outcome | None:
     if parent is not None and not is_sum:
         return _judge_resumed(run, first, chance, parent, loss)
     # A sum over some of the targets, or one of several terms, is none of the values in the table of metrics.
-    key = "loss" if is_the_whole_loss(run, signals, loss) else "part"
-    place = {"function": loss.get("fn", ""), "line": loss.get("line", "")} if key == "part" else {}
-    observed = message(f"health.init_loss_off.{key}", loss=first, **place)
+    place = {"function": loss.get("fn", ""), "line": loss.get("line", "")}
+    observed = message("health.init_loss_off.part", loss=first, **place)
+    if is_the_whole_loss(run, signals, loss):
+        observed = message("health.init_loss_off.loss", loss=first)
     training, later = _worst_later_training(run, signals, loss)
     if later > max(first, chance):
         first, observed = later, message("health.init_loss_off.training", loss=later, training=training + 1)
     over = first - chance
-    call = (message("health.init_loss_off.call", function=loss.get("fn", ""), line=loss.get("line", "")),)
+    call = (message("health.init_loss_off.call", **place),)
     # The standard weights of PaddlePaddle are larger: 5.1 for 5 classes behind one convolution is usual there.
     far = _FAR_IN_PADDLE if signals.framework == "paddle" else 1.0
     if over > far * max(chance, _FAR_ABOVE):

@@ -294,8 +294,9 @@ def terms_are_balanced(run: Run, signals: Signals) -> Outcome | None:
         if is_sum and drowns and 0 < first < 0.01 * total and last > 0.8 * first and final < 0.5 * weighted:
             facts = {"heavy": other.get("fn", ""), "light": one.get("fn", ""), "share": 1 - first / total}
             facts |= {"weight": weight, "first": first, "last": last, "value": weighted}
-            key = "weight" if weight >= _HEAVY else "size"
-            observed = message(f"health.loss_term_dominates.{key}", **facts)
+            observed = message("health.loss_term_dominates.size", **facts)
+            if weight >= _HEAVY:
+                observed = message("health.loss_term_dominates.weight", **facts)
             return Outcome("warn", observed, called_in_sentence(other.get("line", "")), place_of(other.get("line", "")))
     return None
 
