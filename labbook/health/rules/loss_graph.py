@@ -62,7 +62,7 @@ def one_side_is_fixed(run: Run, signals: Signals) -> Outcome | None:
     """Whether all that is minimised is the difference of two results that are both trained: no data are the target.
 
     Source: Chen and He 2021, 4.1; chosen by us (tier 2): in all calls of the only loss function, which is the whole
-    loss. The residual of an equation has conditions beside it.
+    loss. The residual of an equation has conditions beside it, or derivatives, for which the inputs need a gradient.
     """
     losses = training_losses(signals)
     one = losses[0] if len(losses) == 1 else {}
@@ -70,6 +70,8 @@ def one_side_is_fixed(run: Run, signals: Signals) -> Outcome | None:
     if one.get("fn") not in REGRESSIONS or seen < _FIRST or one.get("target_trained", 0) < seen:
         return None
     if not is_the_whole_loss(run, signals, one) or any(graph.get("penalised") for graph in signals.graphs):
+        return None
+    if any(not leaf.get("parameter") for graph in signals.graphs for leaf in graph.get("foreign", ())):
         return None
     observed = message("health.twins_without_stop_gradient.both", function=one.get("fn", ""), calls=seen)
     advice = message("health.twins_without_stop_gradient.both_advice")
