@@ -47,3 +47,21 @@ def test_samples_that_are_changed_in_place(how, name, workers):
     assert not is_due(known)
     found = name if not workers else ""
     assert known["stored"] == {"looks": LOOKS, "changed": LOOKS if found else 0, "name": found}
+
+
+def test_a_data_set_is_not_asked_and_tensors_without_an_array_are_left_out():
+    torch = pytest.importorskip("torch")
+    asked = []
+
+    class Lazy:
+        def __init__(self):
+            self.half = torch.ones(40, 6, dtype=torch.bfloat16)
+            self.turned = torch.ones(40, 6, dtype=torch.complex64).conj().imag
+            self.whole = torch.ones(40, 6)
+
+        def __getattr__(self, name):
+            asked.append(name)
+            raise AttributeError(name)
+
+    assert list(marks_of(SimpleNamespace(_dataset=Lazy(), _num_workers=0))) == ["self.whole"]
+    assert asked == []
