@@ -194,15 +194,23 @@ def sets_refused_value(change: Change, there: Finding, here: Finding, now: Circu
 
     Another path that does not exist, another name that is not known: apart from the value, both say the same.
     """
-    if change.kind not in VALUED or (there.exception, there.symptom) != (here.exception, here.symptom):
+    if not (change.kind in VALUED or _is_config(change)) or (there.exception, there.symptom) != (
+        here.exception,
+        here.symptom,
+    ):
         return False
     said = {text for before, _, _ in _list_values(change, now) if (text := _say_without(there, before))}
     return any(_say_without(here, value) in said for _, now_set, value in _list_values(change, now) if value != now_set)
 
 
+def _is_config(change: Change) -> bool:
+    """Whether a change is one of a configuration file; the diff of an entry has it among the code."""
+    return change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS))
+
+
 def _list_values(change: Change, now: Circumstances) -> list[tuple[str, str, str]]:
     """Returns the values of an option before and after a change, and its value now; of a configuration, of each key."""
-    if change.kind != "config":
+    if not _is_config(change):
         own = now.environment.get(change.what) or now.options.get(normalize_name(change.what), "")
         return [(change.before, change.now, own)]
     pairs = [pair for text in now.configs for pair in find_pairs(text)]
@@ -241,7 +249,7 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
         return _is_value_to_change(change, here.environment.get(change.what, ""), any_number)
     if change.kind == "package":
         return change.before == here.packages.get(change.what, "")
-    if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
+    if _is_config(change):
         return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
     if change.kind != "code":
         return change.kind == "input"

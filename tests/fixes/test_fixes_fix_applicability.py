@@ -234,6 +234,7 @@ CONFIG = Change("config", "c.json", "", "", '\n@@ @@\n-{"optimizer": "adamm"}\n+
          {"environment": {"MODE": "test"}}, True),
         (Change("argument", "--n", "8", "4"), "bad 8", "bad 9", {"options": {"n": "9"}}, False),
         (CONFIG, "'adamm'", "'Adam'", {"configs": ['{"lr": 3, "optimizer": "Adam"}']}, True),
+        (replace(CONFIG, kind="code"), "'adamm'", "'Adam'", {"configs": ["optimizer: Adam"]}, True),
         (CONFIG, "'adamm'", "'window'", {"configs": ['{"lr": 3, "optimizer": "adam"}']}, False),
     ],
 )  # fmt: skip
