@@ -41,7 +41,7 @@ def add_diagnosis(notebook: Notebook, run: Run) -> Run:
         unsure=_explain_uncertainty(notebook, run, diagnosis) if run.status in ("failed", "killed") else "",
         symptoms=_unique([*(f.symptom for f in findings), *run.symptoms]),
         families=_unique([*(f.family for f in findings), *run.families]),
-        fingerprints=_unique([*(f.fingerprint for f in findings), *run.fingerprints]),
+        fingerprints=_unique([*(f.fingerprint for f in findings), *diagnosis.fingerprints, *run.fingerprints]),
     )
 
 
@@ -66,13 +66,21 @@ def _diagnose_run(notebook: Notebook, run: Run) -> Diagnosis:
         # Most runs end here: the pages and their matcher are not loaded for them (0.1 s).
         return Diagnosis()
     from labbook.diagnosis.service import Diagnoser
+    from labbook.fixes.unknown_failure import describe_exception
     from labbook.index.documents import script_key
     from labbook.report.entry.title import script_name
 
     diagnoser = Diagnoser(notebook)
     diagnosis = name_first_cause(diagnoser.diagnose(evidence), run, diagnoser.catalogue)
     diagnosis = _review_code(diagnosis, run, diagnoser)
-    return add_earlier_runs(notebook, diagnosis, but=run.id, script=script_key(run.project, script_name(run)), run=run)
+    script = script_key(run.project, script_name(run))
+    diagnosis = add_earlier_runs(notebook, diagnosis, but=run.id, script=script, run=run)
+    if not diagnosis.findings and (own := describe_exception(run)) is not None:
+        # No page describes it: its fingerprint finds it again, and the notebook may know a fix.
+        seen = add_earlier_runs(notebook, Diagnosis((own,)), but=run.id, script=script, run=run)
+        fits = any(one.fits for finding in seen.findings for one in finding.seen_before)
+        return seen if fits else replace(diagnosis, fingerprints=(own.fingerprint,))
+    return diagnosis
 
 
 def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Diagnosis:
@@ -82,9 +90,9 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     failed first may not be. Then that exception is the headline, with its own message, and the others follow from it.
     """
     from labbook.diagnosis.catalogue.matcher import Matcher
-    from labbook.diagnosis.families.message_family import family_of_message
-    from labbook.diagnosis.finding_builder import first_message_line, locate_exception
+    from labbook.diagnosis.finding_builder import first_message_line
     from labbook.diagnosis.run_evidence import read_caught_exception
+    from labbook.fixes.unknown_failure import describe_exception
     from labbook.report.ending_exception import ending_exception
 
     diagnosis = _locate_awaited_rank(diagnosis, run, catalogue)
@@ -108,19 +116,9 @@ def name_first_cause(diagnosis: Diagnosis, run: Run, catalogue: Catalogue) -> Di
     if of_page is not None:
         rest = [replace(f, follows_from=of_page.symptom) if f is top else f for f in diagnosis.findings]
         return replace(diagnosis, findings=(replace(of_page, follows_from=""), *(f for f in rest if f is not of_page)))
-    reading = family_of_message(exception)
-    message = " ".join(first.message.split())[:_MAX_LAST_LINE]
-    own = Finding(
-        symptom="",
-        family=reading.family if reading is not None else "other",
-        class_=reading.family if reading is not None else "other",
-        tier=1,
-        severity="error",
-        title=f"{first.type}: {message}" if message else first.type,
-        where=locate_exception(exception),
-        message=message,
-        exception=first.type,
-    )
+    own = describe_exception(run)
+    if own is None:
+        return diagnosis
     rest = [replace(f, follows_from=f.follows_from or own.family) for f in diagnosis.findings if f.severity == "error"]
     others = [finding for finding in diagnosis.findings if finding.severity != "error"]
     return replace(diagnosis, findings=(own, *rest, *others), unsure="")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
+from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Frame, Run
 
 OPTIONS = ("argument", "config")
@@ -17,6 +18,15 @@ HISTORY = frozenset({"commit", "branch", "repository"})
 
 _USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": "weight_decay", "nw": "num_workers"}
 """Names of options -> the names that the pages of symptoms use."""
+
+
+_PAIR = re.compile(r"([\w.-]+)[\"']?\s*[:=]\s*[\"']?([^\"',}\]\n#]*[^\"',}\]\n#\s])")
+"""A key and its value in YAML, JSON, TOML or INI."""
+
+
+def find_pairs(text: str) -> list[tuple[str, str]]:
+    """Returns the keys and values that are on one line of a configuration."""
+    return _PAIR.findall(text)
 
 
 def matches_cure(change: Change, pattern: str) -> bool:
@@ -43,10 +53,18 @@ def list_names(change: Change) -> list[str]:
     return names + [_USUAL[word] for name in names for word in _USUAL if name == word or name.endswith("_" + word)]
 
 
+def list_changed_pairs(change: Change) -> list[tuple[str, str, str]]:
+    """Returns the keys in the changed lines of a configuration whose values differ, with the values before and now."""
+    old, new = (dict(find_pairs("\n".join(part))) for part in changed_lines(change.detail))
+    return [(key, old.get(key, ""), new.get(key, "")) for key in {**old, **new} if old.get(key) != new.get(key)]
+
+
 def list_raw_keys(change: Change) -> list[str]:
-    """Returns the keys of the changed lines of a configuration."""
+    """Returns the keys of the changed lines of a configuration; of a file in one line, of the values that changed."""
     if change.kind not in ("config", "command"):
         return []
+    if change.kind == "config" and (pairs := list_changed_pairs(change)):
+        return [key for key, _, _ in pairs]
     lines = [line[1:] for line in change.detail.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     lines += [change.before, change.now]
     return [line.replace("=", ":").partition(":")[0].strip(" \"'{,") for line in lines]
@@ -105,11 +123,6 @@ def list_failing_frames(run: Run) -> list[Frame]:
     """Returns the user's lines on the way to the failing line of a run, innermost first."""
     ended = sorted((e for e in run.exceptions if e.ended_process), key=lambda e: e.t)
     return [frame for e in ended[:1] for frame in reversed(e.frames) if frame.user]
-
-
-def list_failing_files(run: Run) -> tuple[str, ...]:
-    """Returns the user's files on the way to the failing line of a run, innermost first."""
-    return tuple(dict.fromkeys(frame.file for frame in list_failing_frames(run)))
 
 
 def list_failing_lines(failed: Run) -> list[str]:

@@ -19,7 +19,16 @@ from pathlib import Path
 from labbook.compare.code_diff import written_code
 from labbook.compare.run_settings import captured_facts, collect_arguments, environment_variables, format_value
 from labbook.diagnosis.fingerprint import normalise_message, normalise_source
-from labbook.fixes.difference_names import HISTORY, is_named, list_names, matches_cure, normalize_name
+from labbook.fixes.difference_names import (
+    HISTORY,
+    VALUED,
+    find_pairs,
+    is_named,
+    list_changed_pairs,
+    list_names,
+    matches_cure,
+    normalize_name,
+)
 from labbook.frozen import dataclass
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.finding import Finding
@@ -39,6 +48,7 @@ _SUBSCRIPT = re.compile(r"(?<=[\w)\]])\[[^\[\]]*\]")
 _NAME = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)(?:[ =].*)?", re.DOTALL)
 _DEVICE_INDEX = re.compile(r"(?<=[a-z]):\d+$")
 _NAMED = re.compile(r"(?!\s*(?:import|from)\b)[^\w#]*\w")
+_LETTERS = re.compile(r"[^\W\d_]{3}")
 _CONFIGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 _ANY_NAME = frozenset({"", "*"})
 _REFUSED = "config_error"
@@ -179,6 +189,43 @@ def sets_named_number(change: Change, there: Finding, here: Finding, now: Circum
     )
 
 
+def sets_refused_value(change: Change, there: Finding, here: Finding, now: Circumstances) -> bool:
+    """Whether a failure names the value of an option, as the earlier one named the value that was changed then.
+
+    Another path that does not exist, another name that is not known: apart from the value, both say the same.
+    """
+    if not (change.kind in VALUED or _is_config(change)) or (there.exception, there.symptom) != (
+        here.exception,
+        here.symptom,
+    ):
+        return False
+    said = {text for before, _, _ in _list_values(change, now) if (text := _say_without(there, before))}
+    return any(_say_without(here, value) in said for _, now_set, value in _list_values(change, now) if value != now_set)
+
+
+def _is_config(change: Change) -> bool:
+    """Whether a change is one of a configuration file; the diff of an entry has it among the code."""
+    return change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS))
+
+
+def _list_values(change: Change, now: Circumstances) -> list[tuple[str, str, str]]:
+    """Returns the values of an option before and after a change, and its value now; of a configuration, of each key."""
+    if not _is_config(change):
+        own = now.environment.get(change.what) or now.options.get(normalize_name(change.what), "")
+        return [(change.before, change.now, own)]
+    pairs = [pair for text in now.configs for pair in find_pairs(text)]
+    changed = list_changed_pairs(change)
+    return [(old, new, own) for key, own in pairs for name, old, new in changed if name == key and old and new]
+
+
+def _say_without(finding: Finding, value: str) -> str:
+    """Returns the message of a failure without a value, "" if it does not name it; short words are in many messages."""
+    if not _LETTERS.search(value):
+        return ""
+    text, count = re.subn(rf"(?<!\w){re.escape(value)}(?!\w)", "\0", finding.message)
+    return normalise_message(text, finding.exception.rpartition(".")[2]) if count else ""
+
+
 def differ_in_framework(one: Run, other: Run) -> bool:
     """Whether both runs used a framework, and none in common: `model.zero_grad()` is no method in PaddlePaddle."""
     used, there = ({framework.name for framework in run.frameworks} for run in (one, other))
@@ -202,7 +249,7 @@ def can_apply(change: Change, here: Circumstances, failure: Finding | None = Non
         return _is_value_to_change(change, here.environment.get(change.what, ""), any_number)
     if change.kind == "package":
         return change.before == here.packages.get(change.what, "")
-    if change.kind == "config" or (change.kind == "code" and change.what.endswith(_CONFIGS)):
+    if _is_config(change):
         return any(_has_old_lines(change.detail, text, _WORDS.findall) for text in here.configs)
     if change.kind != "code":
         return change.kind == "input"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from difflib import SequenceMatcher
 
 from labbook.fixes.backward_slice import Slice, slice_backward
 from labbook.fixes.difference_names import list_failing_frames
@@ -111,4 +112,5 @@ def _find_again(text: str, line: int, other: str) -> list[int]:
     wanted = rows[line - 1].strip() if 0 < line <= len(rows) else ""
     same = [n for n, row in enumerate(others, 1) if wanted and row == wanted]
     start = wanted.partition("(")[0] + "("
-    return (same or [n for n, row in enumerate(others, 1) if wanted and row.startswith(start)])[:1]
+    alike = [n for n, row in enumerate(others, 1) if wanted and row.startswith(start)]
+    return same[:1] or sorted(alike, key=lambda n: -SequenceMatcher(None, wanted, others[n - 1]).ratio())[:1]

@@ -9,7 +9,15 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
-from labbook.fixes.difference_names import HISTORY, VALUED, is_named, list_messages, names_file, normalize_name
+from labbook.fixes.difference_names import (
+    HISTORY,
+    VALUED,
+    is_named,
+    list_changed_pairs,
+    list_messages,
+    names_file,
+    normalize_name,
+)
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
@@ -199,6 +207,8 @@ def _make_piece(change: Change, lines: Sequence[str]) -> Change:
     removed, added = changed_lines(piece.detail)
     if change.kind == "code" or len(removed) != 1 or len(added) != 1:
         return piece
+    if len(pairs := list_changed_pairs(piece)) == 1:
+        return replace(piece, before=pairs[0][1], now=pairs[0][2])
     before, now = (re.split(r"\s*[:=]\s*", line, maxsplit=1)[-1].strip(" \"',") for line in (*removed, *added))
     return replace(piece, before=before, now=now)
 

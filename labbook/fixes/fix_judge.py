@@ -16,10 +16,12 @@ from labbook.fixes.fix_applicability import (
     is_same_failure,
     read_circumstances,
     sets_named_number,
+    sets_refused_value,
     touches_failure,
 )
 from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, split_changes
 from labbook.fixes.fix_ranking import order_candidates
+from labbook.fixes.unknown_failure import describe_exception
 from labbook.model.confirmed_fix import describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.message import message
@@ -63,20 +65,24 @@ class FixJudge:
         from labbook.report.run_data import load_run
 
         failed = load_run(self._notebook.paths, seen.run)
-        there = next((f for f in failed.findings if f.symptom == finding.symptom), None) if failed is not None else None
-        if failed is None or there is None:
+        if failed is None:
             return seen
-        is_check = any(check.id == finding.symptom and check.verdict in ("fail", "warn") for check in failed.checks)
-        if not is_same_failure(finding, there, is_check=is_check):
+        # A failure that no page describes has no finding until a fix for it is known.
+        there = next((f for f in failed.findings if f.symptom == finding.symptom), None)
+        there = there or (None if finding.symptom else describe_exception(failed))
+        if there is None:
             return seen
         cure = load_run(self._notebook.paths, seen.by) if seen.by else None
         whole = self._list_changes(failed, cure) if cure is not None else []
         known = split_changes(whole)
-        if is_description(seen.fix, known):
-            # Somebody said in words what to do: for this very failure.
-            is_here = self._now is not None and (failed.project, failed.script) == (self._now.project, self._now.script)
-            is_same = finding.fingerprint == there.fingerprint and (bool(finding.exception) or is_here)
-            return replace(seen, fits=is_same)
+        here = self._here
+        refused = [one for one in known if here is not None and sets_refused_value(one, there, finding, here)]
+        is_check = any(check.id == finding.symptom and check.verdict in ("fail", "warn") for check in failed.checks)
+        if not refused and not is_same_failure(finding, there, is_check=is_check):
+            return seen
+        is_very_same = bool(finding.exception) and finding.fingerprint == there.fingerprint
+        if is_very_same and is_description(seen.fix, known):
+            return replace(seen, fits=True)  # somebody said in words what to do about this very failure
         catalogue = load_catalogue(self._notebook.paths.symptoms).symptoms
         page = catalogue.get(finding.symptom)
         is_portable = self._now is None or not (
@@ -86,26 +92,30 @@ class FixJudge:
         changes = [
             change
             for change in known
-            if not is_for_other_value(change, there, finding) and (is_portable or change.kind != "code")
+            if change in refused
+            or (not is_for_other_value(change, there, finding) and (is_portable or change.kind != "code"))
         ]
-        here = self._here
+
+        def can_be_made(change: Change) -> bool:
+            return here is None or change in refused or can_apply(change, here, finding)
+
         modules = map_modules(cure) if cure is not None else {}
         fitting = [
             change
             for change in changes
-            if touches_failure(change, finding, page)
+            if change in refused
+            or (is_very_same and self._say([change]) in seen.fix)
+            or touches_failure(change, finding, page)
             or any(touches_failure(replace(change, what=name), finding, page) for name in modules.get(change.what, ()))
             or (here is not None and sets_named_number(change, there, finding, here))
         ]
-        fitting = [change for change in fitting if here is None or can_apply(change, here, finding)]
+        fitting = list(filter(can_be_made, fitting))
         if fitting and cure is not None:
             # What most likely cured the run is the cure of all that was found in it, as long as it is still to be made.
             ordered, count = order_candidates(drop_doubles(changes, failed), failed, cure, failed.symptoms, catalogue)
             listed = [change for change in ordered if self._say([change]) in seen.fix] or ordered[: count or 1]
             # A variable that the program reads as an option is listed as both.
-            alike = {
-                self._say([change]): change for change in listed if here is None or can_apply(change, here, finding)
-            }
+            alike = {self._say([change]): change for change in filter(can_be_made, listed)}
             main = list(alike.values())
             fitting = [change for change in main if change in fitting] or main[:1]
         return replace(seen, fits=bool(fitting), fix=self._describe(fitting, [*whole, *known], seen.fix))

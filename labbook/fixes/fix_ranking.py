@@ -18,7 +18,7 @@ from labbook.fixes.difference_names import (
     OPTIONS,
     VALUED,
     is_named,
-    list_failing_files,
+    list_failing_frames,
     list_failing_lines,
     list_messages,
     list_names,
@@ -62,6 +62,7 @@ _WORDS = re.compile(r"[A-Za-z_]\w+|[-+*/|&]=")
 _LIBRARY = re.compile(r"\b(?:torch|paddle|numpy|np|nn)(?:\.\w+)*\b")
 _CODE_SPAN = re.compile(r"`[^`]+`")
 _SHAPE = re.compile(r"[\[(]\d+(?:,\s*\d+)*,?[\])]")
+_STRINGS = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _QUOTED = re.compile(r"'[^'\s]{2,80}'|\"[^\"\s]{2,80}\"|`[^`\s]{2,80}`")
 
 
@@ -83,7 +84,7 @@ def order_candidates(
     Args:
         background: Earlier runs and the code; `None` where they are not known.
     """
-    ranked = rank_changes(changes, symptoms, catalogue, list_failing_files(failed))
+    ranked = rank_changes(changes, symptoms, catalogue)
     evidence = _Evidence(failed, now, symptoms, catalogue, ranked, background or Background())
     by_distance = [(evidence.distance(change), change) for change in ranked]
     ordered = sorted(by_distance, key=lambda pair: (pair[0], *evidence.order(pair[1])))
@@ -116,6 +117,7 @@ class _Evidence:
     ) -> None:
         self._ended = [raised for raised in failed.exceptions if raised.ended_process]
         self._messages, self._lines = list_messages(failed), list_failing_lines(failed)
+        self._path = {frame.source.strip() for frame in list_failing_frames(failed)}
         is_import = any("Import" in raised.type or "Module" in raised.type for raised in self._ended)
         self._of_packages = self._messages if is_import else [_DOTTED.sub(" ", text) for text in self._messages]
         observed = [text for finding in failed.findings for text in finding.evidence]
@@ -191,7 +193,7 @@ class _Evidence:
 
     def _distance_by_names(self, change: Change) -> int:
         if change.kind == "code":
-            return _code_distance(change, self._lines, self._quoted, self._messages)
+            return _code_distance(change, self._lines, self._path, self._quoted, self._messages)
         as_named = [change, *(replace(change, what=name) for name in self._modules.get(change.what, ()))]
         as_named += [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
         texts = self._of_packages if change.kind == "package" else self._messages
@@ -242,7 +244,6 @@ def rank_changes(
     changes: Iterable[Change],
     symptoms: Sequence[str],
     catalogue: Mapping[str, Symptom],
-    failing_files: Collection[str] = (),
 ) -> tuple[Change, ...]:
     """Returns the differences that may be the fix, likeliest first, of equally likely ones the smallest first.
 
@@ -250,18 +251,15 @@ def rank_changes(
         changes: Changes between the two runs; changes of metrics are left out.
         symptoms: Symptoms that are gone.
         catalogue: Symptom pages by id, for their `cured_by`.
-        failing_files: Files of the user's code on the way to the failing line, innermost first.
     """
     candidates = [change for change in changes if change.kind != "metric" and not _is_unrelated(change)]
     patterns = _list_patterns(symptoms, catalogue)
-    files = [path.replace("\\", "/") for path in failing_files]
 
-    def order(change: Change) -> tuple[int, int, int, int]:
+    def order(change: Change) -> tuple[int, int, int]:
         by_page = _page_order(change, patterns)
-        by_place = next((n for n, path in enumerate(files) if _is_file(change, path)), len(files))
         kind = _KINDS.index(change.kind) if change.kind in _KINDS else len(_KINDS)
         kind += len(_KINDS) * (change.kind == "code" and change.what in HISTORY)
-        return by_page, by_place, kind, sum(map(len, changed_lines(change.detail)))
+        return by_page, kind, sum(map(len, changed_lines(change.detail)))
 
     return tuple(sorted(candidates, key=order))
 
@@ -277,22 +275,29 @@ def _page_order(change: Change, patterns: Sequence[str]) -> int:
     return next((n for n, pattern in enumerate(patterns) if matches_cure(change, pattern)), len(patterns))
 
 
-def _code_distance(change: Change, lines: Sequence[str], quoted: set[str], messages: Sequence[str]) -> int:
-    """Returns the distance of a change of code: 0 in the failing line or of what the message quotes, 1 beside it."""
+def _code_distance(
+    change: Change, lines: Sequence[str], path: Collection[str], quoted: set[str], messages: Sequence[str]
+) -> int:
+    """Returns the distance of a change of code: 0 in the failing line or of what the message quotes, else 2.
+
+    Args:
+        path: The lines on the way to the failing line: one that prints may be the call that failed.
+    """
     if change.what in HISTORY:
         return 5
     removed, added = changed_lines(change.detail)
     failing = {line.strip() for line in lines if line.strip()}
     old, new = ("\n".join(part) for part in (removed, added))
     names = set(_WORDS.findall(old)) ^ set(_WORDS.findall(new))
-    if not failing.isdisjoint(removed) or any(text in old and text not in new for text in quoted):
+    # Other words in a text of the failing line are no cure, unless the message quotes them.
+    is_in_text = _STRINGS.sub("", old) == _STRINGS.sub("", new)
+    if any(text in old and text not in new for text in quoted):
         return 0
-    if _only_prints(change):
+    if not failing.isdisjoint(removed):
+        return 2 if is_in_text else 0
+    if _only_prints(change) and not {*path} & {*removed}:
         return 5
-    if names & quoted or is_named(change, messages):
-        return 0
-    around = {line[1:].strip() for line in change.detail.splitlines() if line[:1] == " "}
-    return 1 if not removed and not failing.isdisjoint(around) else 2
+    return 0 if names & quoted or is_named(change, messages) else 2
 
 
 def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, ...], int]:
@@ -337,10 +342,6 @@ def _only_prints(change: Change) -> bool:
 
 def _find_words(text: str) -> set[str]:
     return {word.lower() for word in _WORDS.findall(text) if not keyword.iskeyword(word)}
-
-
-def _is_file(change: Change, path: str) -> bool:
-    return change.kind == "code" and (path == change.what or path.endswith("/" + change.what))
 
 
 def _is_unrelated(change: Change) -> bool:

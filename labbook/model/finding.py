@@ -74,10 +74,12 @@ class Diagnosis:
     Args:
         findings: Causes first, each followed by its consequences.
         unsure: Why no diagnosis is certain, one sentence, or "".
+        fingerprints: Those of exceptions without a finding.
     """
 
     findings: tuple[Finding, ...] = ()
     unsure: str = ""
+    fingerprints: tuple[str, ...] = ()
 
     @property
     def primary(self) -> Finding | None:

@@ -17,6 +17,7 @@ METRIC_PARTS = ("first", "best", "last", "min", "max", "steps")
 ALIASES = {"duration": "duration_s", "exit": "exit_code", "commit": "code.commit", "branch": "code.branch"}
 """Short name -> path of a field in the front matter."""
 
+_INTERPRETER = re.compile(r"(?:.*/)?(?:python|pypy|torchrun)[\d.]*$")
 _OTHERWISE = re.compile(r"[^0-9a-z]+")
 
 
@@ -29,7 +30,10 @@ def parse_command(argv: Sequence[Any]) -> dict[str, Any]:
     while at < len(line):
         word = line[at]
         at += 1
-        if word.startswith("-") and len(word) > 1 and not is_number(word):
+        if word == "-m" and len(plain) == 1 and _INTERPRETER.match(plain[0]):
+            plain += [word, *line[at : at + 1]]  # `python -m package.train` has a program, no option
+            at += 1
+        elif word.startswith("-") and len(word) > 1 and not is_number(word):
             name, equals, value = word.partition("=")
             if not equals and at < len(line) and (not line[at].startswith("-") or is_number(line[at])):
                 value = line[at]

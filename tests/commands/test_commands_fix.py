@@ -91,3 +91,23 @@ def test_a_fix_is_one_for_its_project_only(project, tmp_path):
 
     assert "exp001_train_dynamic" in runs[0] and "exp002_two-train_dynamic" in runs[1]
     assert "may have fixed" not in runs[1]
+
+
+def test_a_failure_without_a_page_is_shown_its_fix_when_it_comes_back(project):
+    (project.folder / "train.py").write_text(
+        "import sys\n"
+        "class QuotaError(Exception): pass\n"
+        "limit = int(sys.argv[2])\n"
+        'if limit < 120: raise QuotaError(f"120 clicks are more than {limit}")\n'
+        'if limit > 500: raise QuotaError("no such plan")\n'
+    )
+    project.record(sys.executable, "train.py", "--limit", "100", check=False)
+    failed = project.run()
+    assert failed["symptoms"] == [] and len(failed["fingerprints"]) == 1
+    project.record(sys.executable, "train.py", "--limit", "150")
+    project("fix", "last", "--yes")
+    fix = f"seen in {failed['id']}, fixed there by: --limit 100 → 150"
+    assert fix in project.record(sys.executable, "train.py", "--limit", "90", check=False).stderr
+    assert "fixed by --limit 100 → 150" in project.entry()
+    other = project.record(sys.executable, "train.py", "--limit", "900", check=False)
+    assert "fixed there by" not in other.stderr and "no such plan" in other.stderr

@@ -53,6 +53,14 @@ def test_words_of_the_command_line():
     ]
 
 
+def test_a_module_that_is_run_is_a_program_and_no_option():
+    before, now = (run(argv=("/bin/python3.11", *words)) for words in (("app/job.py",), ("-m", "app.job")))
+    assert [(kind, what) for kind, what, *_ in changes(before, now)] == [("argument", "command")]
+    assert changes(run(argv=("python", "a.py", "-m", "x")), run(argv=("python", "a.py", "-m", "y"))) == [
+        ("argument", "-m", "x", "y")
+    ]
+
+
 def test_another_program_and_repeated_options():
     assert changes(run(argv=("python", "a.py", "x")), run(argv=("python", "a.py", "y"))) == [
         ("argument", "command", "python a.py x", "python a.py y")

@@ -16,6 +16,7 @@ from labbook.fixes.fix_applicability import (
     is_for_other_value,
     is_same_failure,
     sets_named_number,
+    sets_refused_value,
     touches_failure,
 )
 from labbook.model.confirmed_fix import changed_lines, describe_changes
@@ -215,6 +216,30 @@ def test_an_option_with_the_number_that_failed_is_cured_by_the_other_number_of_t
     change = Change("argument", option, "64", "32")
     now = here(options={option.lstrip("-"): value})
     assert sets_named_number(change, there, crash(f"size mismatch for 0.weight: {said}"), now) is fits
+
+
+CONFIG = Change("config", "c.json", "", "", '\n@@ @@\n-{"optimizer": "adamm"}\n+{"optimizer": "adam"}')
+
+
+@in_one_test(
+    ("change", "then", "said", "circumstances", "fits"),
+    [
+        (Change("argument", "--init", "best.pt", "last.pt"), "No file: 'best.pt'", "No file: 'x/epoch9.pt'",
+         {"options": {"init": "x/epoch9.pt"}}, True),
+        (Change("argument", "--init", "best.pt", "last.pt"), "No file: 'best.pt'", "No file: 'conf.json'",
+         {"options": {"init": "epoch9.pt"}}, False),
+        (Change("argument", "--init", "best.pt", "last.pt"), "No file: 'best.pt'", "No file: 'last.pt'",
+         {"options": {"init": "last.pt"}}, False),
+        (Change("environment", "MODE", "prod", "train"), "unknown mode 'prod'", "unknown mode 'test'",
+         {"environment": {"MODE": "test"}}, True),
+        (Change("argument", "--n", "8", "4"), "bad 8", "bad 9", {"options": {"n": "9"}}, False),
+        (CONFIG, "'adamm'", "'Adam'", {"configs": ['{"lr": 3, "optimizer": "Adam"}']}, True),
+        (replace(CONFIG, kind="code"), "'adamm'", "'Adam'", {"configs": ["optimizer: Adam"]}, True),
+        (CONFIG, "'adamm'", "'window'", {"configs": ['{"lr": 3, "optimizer": "adam"}']}, False),
+    ],
+)  # fmt: skip
+def test_another_value_of_the_same_option_is_refused_in_the_same_way(change, then, said, circumstances, fits):
+    assert sets_refused_value(change, crash(then), crash(said), here(**circumstances)) is fits
 
 
 def test_the_changed_lines_of_a_fix_are_read_from_its_entry():

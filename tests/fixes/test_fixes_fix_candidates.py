@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from order_of_tests import in_one_test
 
-from labbook.fixes.difference_names import list_failing_files, matches_cure
+from labbook.fixes.difference_names import matches_cure
 from labbook.fixes.fix_candidates import drop_doubles, find_cured, find_new_inputs, keep_used
 from labbook.fixes.fix_judge import _differ_in_cause
 from labbook.fixes.fix_ranking import focus_lines, order_candidates, rank_changes
@@ -117,24 +117,21 @@ EVERY = (LOSS, TORCH_UP, COMMIT, TRAIN, MODEL, SEED, LR, SIZES)
         (("option:*size*", "code"), SIZES),
         (("option:*lr*", "code"), LR),
         (("package:torch*",), TORCH_UP),
-        (("code",), MODEL),
-        (("hardware", "code"), MODEL),
-        ((), MODEL),
+        (("code",), TRAIN),
+        (("hardware", "code"), TRAIN),
+        ((), SEED),
     ],
 )
 def test_the_page_of_the_symptom_says_what_cures(cured_by, first):
-    found = rank_changes(EVERY, ("s",), {"s": symptom("s", *cured_by)}, list_failing_files(CRASHED))
+    found = rank_changes(EVERY, ("s",), {"s": symptom("s", *cured_by)})
 
     assert found[0] == first
     assert LOSS not in found and len(found) == len(EVERY) - 1
     assert found.index(COMMIT) > found.index(TRAIN)
 
 
-def test_without_a_page_the_failing_file_comes_first_and_then_what_people_change_most():
-    found = rank_changes(EVERY, ("unknown",), {}, list_failing_files(CRASHED))
-
-    assert found[:2] == (MODEL, TRAIN)
-    assert rank_changes(EVERY, (), {}, ())[:3] == (SEED, LR, SIZES)
+def test_without_a_page_what_people_change_most_comes_first():
+    assert rank_changes(EVERY, (), {})[:3] == (SEED, LR, SIZES)
 
 
 def test_names_are_compared_without_dashes_and_case():
@@ -152,7 +149,7 @@ def test_files_of_the_notebook_and_of_git_are_no_cure():
     ]
     train = Change("code", "train.py", "9", "10")
 
-    assert rank_changes([*own, train], ("s",), {}, ()) == (train,)
+    assert rank_changes([*own, train], ("s",), {}) == (train,)
 
 
 def test_an_unhealthy_run_is_no_cure():
@@ -207,7 +204,20 @@ def test_what_the_failure_names_comes_first_of_equal_ones_the_smallest():
         replace(TRAIN, what=name, detail="@@ -1 +1 @@\n" + "\n".join(["+x"] * count))
         for name, count in (("long.py", 9), ("short.py", 1))
     )
-    assert rank_changes([long, short], ("unknown",), {}, ())[0] == short
+    assert rank_changes([long, short], ("unknown",), {})[0] == short
+
+
+def test_a_line_that_prints_is_the_fix_if_it_is_on_the_way_to_the_failing_line():
+    frames = [Frame("run.py", 3, "main", "print(mean(a))", user=True), Frame("core.py", 2, "mean", "x / n", user=True)]
+    raised = CaughtException(
+        "main", "ZeroDivisionError", "builtins", "division by zero", frames=tuple(frames), ended_process=True
+    )
+    crashed = run("failed", exceptions=(raised,))
+    printed, other = (
+        replace(TRAIN, what="run.py", detail=f"\n@@ @@\n-print({name})\n+print({name} or 1)")
+        for name in ("mean(a)", "len(b)")
+    )
+    assert order_candidates([other, SEED, printed], crashed, run(), (), {}) == ((printed, SEED, other), 1)
 
 
 def test_a_missing_file_that_is_there_now_is_a_difference():
@@ -270,7 +280,11 @@ REFUSED, RENAMED = Change("argument", "--learning_rate", "0.05", ""), Change("ar
 EPOCHS, SEED_VARIABLE = Change("argument", "--epochs", "4", "5"), Change("environment", "RUN_SEED", "", "1")
 DECAY = Change("argument", "--wd", "30", "0.1")
 OPENCV = Change("package", "opencv-python", "", "4.9.0")
-STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("epoch", n)', 'print("Epoch", n)')
+STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("epoch", n)', 'print("epoch", n + 1)')
+READ, WORDING = (
+    _diff("train.py", 'print("x", made[name])', line) for line in ('print("x", made)', 'print("y", made[name])')
+)
+CONFIG = Change("config", "c.json", "sgd", "adam", '\n@@ @@\n-{"n": 3, "opt": "sgd"}\n+{"n": 3, "opt": "adam"}')
 
 
 @in_one_test(
@@ -287,6 +301,8 @@ STEP, PRINT = _diff("lm.py", "h += 1", "h = h + 1"), _diff("train.py", 'print("e
         (_crash("RuntimeError", "modified by an inplace operation", "loss.backward()"), ("code",),
          [EPOCHS, LR, PRINT, STEP], [STEP], 1),
         (_crash("RuntimeError", "no", 'print("epoch", n)'), (), [STEP, PRINT], [PRINT], 1),
+        (_crash("KeyError", "'sgd'", 'print("x", made[name])'), (), [WORDING, CONFIG], [CONFIG], 1),
+        (_crash("TypeError", "no", 'print("x", made[name])'), (), [STEP, READ], [READ], 1),
         (_crash("RuntimeError", "no"), (), [EPOCHS, LR], [EPOCHS, LR], 0),
         (run(symptoms=("s",), checks=(check("s", "fail"),)), ("code",), [*UPGRADES, EPOCHS, STEP], [STEP, EPOCHS], 2),
         (run(symptoms=("s",), checks=(check("s", "fail"),)), ("option:*lr*",), [EPOCHS, LR], [LR], 1),
