@@ -20,7 +20,7 @@ _USUAL = {"learning_rate": "lr", "bs": "batch_size", "bsz": "batch_size", "wd": 
 """Names of options -> the names that the pages of symptoms use."""
 
 
-_PAIR = re.compile(r"([\w.-]+)[\"']?\s*[:=]\s*[\"']?([^\"',}\]\n#]*[^\"',}\]\n#\s])")
+_PAIR = re.compile(r"(?<![\w.-])([\w.-]+)[\"']?\s*[:=]\s*[\"']?([^\"',}\]\n#]*[^\"',}\]\n#\s])")
 """A key and its value in YAML, JSON, TOML or INI."""
 
 

@@ -62,8 +62,11 @@ def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
     """
     found = _find_missing(message)
     name = found.get("name", "")
-    built_in = getattr(builtins, found.get("owner", ""), None)
+    owner = found.get("owner", "")
+    built_in = getattr(builtins, owner, None)
     usual = dir(built_in) if isinstance(built_in, type) else _usual_names(found.get("kind", ""))
+    if f"module '{owner}'" in message and not is_library(owner.partition(".")[0]):
+        usual = []  # what its members are called is not known
     if len(name) < _SHORTEST or name in usual:
         return {}
     suggested = _SUGGESTED.findall(message)

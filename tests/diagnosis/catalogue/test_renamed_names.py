@@ -93,6 +93,8 @@ def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
         ("'tuple' object has no attribute 'layer'", ""),
         ("cannot import name 'transforms' from 'vision' (x.py)", ""),
         ("name 'train_test_spilt' is not defined", ""),
+        ("module 'torch' has no attribute 'sampler'", "sample"),
+        ("module 'skotp' has no attribute 'sampler'", ""),
     ],
 )
 def test_a_missing_name_that_is_nearly_a_usual_one_is_misspelt(message: str, near: str) -> None:
