@@ -17,6 +17,8 @@ _WORD = re.compile(r"\S+")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,15}\.\d{0,20}|\.\d{1,20}|\d{1,15})(?:[eE][-+]?\d{1,3})?%?|[-+]?(?:nan|inf)", re.IGNORECASE
 )
+_IN_BRACKETS = re.compile(r"\[([^\s,\]]+)\]")
+"""A number as an array of one value, as DeepXDE prints it."""
 _BAR_OF_PROGRESS = re.compile(r":?\s*\d{1,3}%\|.*")
 _OVER_ALL = frozenset({"all", "overall", "total", "average", "avg", "mean", "epoch"})
 _OVER_CLASSES = frozenset({"macro avg", "macro"})
@@ -47,6 +49,7 @@ class TableReader:
             if not _RULE.fullmatch(line):
                 self._miss()
             return [], {}
+        cells = [(begin, end, _IN_BRACKETS.sub(r"\1", text)) for begin, end, text in cells]
         numbers = [_NUMBER.fullmatch(text) is not None for _, _, text in cells]
         if by_bars and len(cells) == 2 and numbers == [False, True]:
             return _select_metrics([(cells[0][2], cells[1][2])]), {}

@@ -128,6 +128,7 @@ def metrics_from_console(text: str) -> list[Series]:
         text: Output without escapes, progress bars folded.
     """
     metrics: dict[str, _Points] = {}
+    spellings: dict[str, str] = {}
     epoch: int | None = None
     near: int | None = None
     before = ""
@@ -167,7 +168,8 @@ def metrics_from_console(text: str) -> list[Series]:
             near = place.step
         elif line_epoch is None:
             place = place._replace(near=near)
-        for name, value in pairs:
+        for printed, value in pairs:
+            name = spellings.setdefault(printed.lower(), printed)
             if name not in metrics and len(metrics) >= _MAX_SERIES:
                 continue
             if name not in metrics:
@@ -250,6 +252,7 @@ def _drop_repeated_end(name: str, points: _Points) -> _Points:
     if len(before) < _FEWEST_REPEATED or last[1].step is not None:
         return points
     is_repeated = last[1].is_named and any((value, one.epoch) == (last[0], last[1].epoch) for value, one in before)
+    is_repeated |= all(one.step is not None for _, one in before) and any(value == last[0] for value, _ in before)
     is_share = metric_kind(name).quantity in _SHARES and all(0 <= value <= 1 for value, _ in before)
     is_other = is_repeated or (is_share and last[0] > 1 and not last[1].is_named)
     return points.select(range(len(before))) if is_other else points
