@@ -157,8 +157,9 @@ def _find_frameworks(question: Question) -> list[Filter]:
 def _runs_with_names(index: sqlite3.Connection, question: Question, subject: QuerySymptoms) -> list[Row]:
     """Returns the runs with the failure that have all names of a question: its fixes, else the newest.
 
-    Names that no note has are left out. Where no run has both, the few failed runs with all names count, crashed ones
-    first, unless the question is a message that the catalogue explains.
+    Names that no note has are left out; with all of them, a run of the same family counts. Where no run has both, the
+    few failed runs with all names count, crashed ones first, unless the question is a message that the catalogue
+    explains.
     """
     query = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT {COUNTED}"
     named: set[int] = set()
@@ -170,9 +171,11 @@ def _runs_with_names(index: sqlite3.Connection, question: Question, subject: Que
             named, there = named & notes if named else notes, [*there, expression]
     if not named:
         return []
-    failed = _runs_with_failure(index, question, replace(subject, fingerprints=(), families=()), COUNTED)
+    has_all = len(there) == len(subject.names)
+    families = subject.families if has_all else ()
+    failed = _runs_with_failure(index, question, replace(subject, fingerprints=(), families=families), COUNTED)
     found = [row for row in failed if row.number in named]
-    if not (found or subject.whole) and len(there) == len(subject.names):
+    if not (found or subject.whole) and has_all:
         where, values = filter_sql(question)
         where = f"n.kind = 'run' AND n.id IN (SELECT note FROM failures) AND {where}"
         expression = " AND ".join(f"({one})" for one in there)

@@ -66,7 +66,7 @@ def _held_by(dataset):
 def _array_of(value):
     """A NumPy array over the memory of an array or a PyTorch tensor of samples, else `None`."""
     kind = type(value)
-    if kind.__module__ == "torch" and kind.__name__ == "Tensor" and value.device.type == "cpu":
+    if kind.__module__ == "torch" and kind.__name__ == "Tensor" and getattr(value, "is_cpu", False):
         try:
             value = value.detach().numpy() if value.is_contiguous() and value.dim() > 1 else None
         except (TypeError, RuntimeError):  # bfloat16, lazily conjugated
