@@ -259,3 +259,13 @@ def test_what_is_printed_once_an_evaluation_is_of_a_whole_data_set(name, best):
     assert (is_of_batches(series, run), run_best(run, series)) == (False, best)
     beside = replace(run, signals=(), series=(series, of("val", [0.1, 0.2, 0.3], steps=(50, 100, 150))))
     assert run_best(beside, series) == best
+
+
+@pytest.mark.parametrize(
+    ("printed", "primary"),
+    [("final_loss", "loss"), ("test_loss", "test_loss"), ("final_accuracy", "final_accuracy")],
+)
+def test_a_loss_printed_once_does_not_take_the_place_of_those_of_all_steps(printed, primary):
+    steps = Series("loss", "probe", (1, 2, 3), (1.1, 0.7, 0.5))
+    run = Run("i", "finished", (), "", 0.0, series=(Series(printed, "text", (1,), (0.5,)), steps))
+    assert primary_series(run) == primary
