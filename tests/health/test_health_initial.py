@@ -88,9 +88,12 @@ def test_the_first_loss_of_a_resumed_training_is_compared_with_the_last_one_of_i
 ):
     parent = Parent("20261121-153012-k3f9", "last.pt", "last.pt", "sha256:" + "a" * 64, loss)
     fields = {"parents": (parent,), "resumed_from": parent.run if resumed else ""}
-    result = ask("init_loss_off", signals=first_loss(first), **fields)
+    optimizer = {"loaded": ({"what": "optimizer", "matched": 4, "step": 0},)}
+    result = ask("init_loss_off", signals={**first_loss(first), **optimizer}, **fields)
     assert result.verdict == verdict
     assert (parent.run in result.expected) == (resumed and math.isfinite(loss))
+    of_weights = ask("init_loss_off", signals=first_loss(first), **fields)
+    assert parent.run not in of_weights.expected  # they may be those of another task
 
 
 def test_symmetric_weights(ask, make_model):

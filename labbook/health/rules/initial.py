@@ -95,7 +95,7 @@ def _judge_first(run: Run, signals: Signals, loss: LossCall) -> Outcome | None:
     if not classes or is_later or (is_sum and not loss.get("items")):
         return None
     first, chance = loss.get("value_first", 0.0) / (loss.get("items", 1) if is_sum else 1), math.log(classes)
-    parent = _resumed_loss(run)
+    parent = _resumed_loss(run, signals)
     if parent is not None and not is_sum:
         return _judge_resumed(run, first, chance, parent, loss)
     # A sum over some of the targets, or one of several terms, is none of the values in the table of metrics.
@@ -151,8 +151,10 @@ def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[i
     return max(firsts.items(), key=lambda pair: pair[1], default=(0, -math.inf))
 
 
-def _resumed_loss(run: Run) -> float | None:
-    """Returns the last loss of the run from which this one goes on, or `None`."""
+def _resumed_loss(run: Run, signals: Signals) -> float | None:
+    """Returns the last loss of the run from which this one goes on, with its optimizer, or `None`."""
+    if not any(state.get("what") == "optimizer" for state in signals.loaded):
+        return None  # weights alone may be those of another task
     losses = [parent.loss for parent in run.parents if parent.run == run.resumed_from and run.resumed_from]
     return next((loss for loss in losses if loss is not None and math.isfinite(loss)), None)
 

@@ -36,9 +36,11 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             f.name,
             _without_changed(
                 run,
-                _add_up_models(f.state, f.optimizers)
-                if phases
-                else _without_stale(run, _name_called_model(f.state, called)),
+                _without_stale(
+                    run,
+                    _add_up_models(f.state, f.optimizers) if phases else _name_called_model(f.state, called),
+                    called,
+                ),
             ),
             len(run.frameworks) > 1,
         )
@@ -129,10 +131,16 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
     return {**state, **totals, "model": ", ".join(names) or state.get("model")}
 
 
-def _without_stale(run: Run, state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the state of a framework without the parameters that an optimizer has of a model that is gone."""
+def _without_stale(run: Run, state: Mapping[str, Any], called: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the state of a framework without the parameters that an optimizer has of a model that is gone.
+
+    The model is the one that was called last, where one was seen: what the optimizer has is a part of it and others.
+    """
     stale = sum(facts.get("elements", 0) for signals in run.signals for facts in signals.loop.get("stale", {}).values())
     counts = {name: state[name] for name in ("parameters", "trainable") if isinstance(state.get(name), int)}
+    if len(run.signals) == 1 and stale and called:
+        last = {name: called[-1].get(name) for name in ("parameters", "trainable")}
+        return {**state, **last, "model": called[-1].get("root"), "optimized": None}
     if len(run.signals) != 1 or not stale or min(counts.values(), default=0) <= stale:
         return state
     return {**state, **{name: count - stale for name, count in counts.items()}}
@@ -246,6 +254,9 @@ def _optimizer(
         shown[str(key)] = _option(value)
     own = _options_of_groups(options, groups)
     shown |= own
+    rates = dict.fromkeys(_option(row["lr"]) for row in as_rows(groups) if "lr" in row)
+    if len(rates) > 1 and "lr" in shown and not scheduler.get("type"):
+        shown["lr"] = " / ".join(rates)
     # A rate that no step had is that of the constructor, or a factor of the schedule.
     used = [*used, *(scheduler.get("options", {}).get("base_lrs") or ())]
     given = next((options[key] for key in _RATES if key in options), None) if isinstance(options, Mapping) else None

@@ -37,6 +37,24 @@ def test_parameters_that_an_optimizer_has_of_a_head_that_was_replaced_do_not_cou
     assert rows_of(parameters=387, trainable=387, signals=(stale,))["parameters"] == "387"  # of a model that was copied
 
 
+@pytest.mark.parametrize("captured", [{}, {"phases": {"count": 2}}])
+def test_with_parameters_of_a_head_that_was_replaced_the_model_is_the_one_called_last(captured):
+    stale = Signals("torch", loop={"stale": {"1": {"tensors": 2, "elements": 165}}})
+    called = [{"root": "Net", "parameters": 9093, "trainable": n} for n in (9093, 4293)]
+    adam = {"type": "Adam", "root": "Net", "parameters": 9093, "trains": 0}
+    optimizers = (adam, {**adam, "parameters": 4293, "trains": 1})
+    fields = {"captured": captured, "called": called, "signals": (stale,)}
+    rows = rows_of(*optimizers, **fields, model="Linear", parameters=4293, trainable=4293)
+    assert rows["model"].startswith("Net") and rows["parameters"].startswith("9,093")
+
+
+def test_rates_of_groups_that_differ_are_all_shown():
+    facts = {"type": "SGD", "options": {"lr": 0.001, "momentum": 0.9}, "groups": [{"lr": 0.001}, {"lr": 0.02}]}
+    framework = Framework("torch", "2.13", optimizers=(facts,))
+    (row,) = model_section(Run("i", "finished", (), "", 0.0, frameworks=(framework,)), Limits())["optimizers"]
+    assert row["options"] == "lr 0.001 / 0.02, momentum 0.9"
+
+
 def test_parameters_of_all_phases_are_added_up_and_a_model_that_two_train_counts_once():
     facts = {"type": "Adam", "parameters": 100, "trainable": 100}
     two = ({**facts, "trains": 0, "root": "Net"}, {**facts, "trains": 1}, {**facts, "trains": 1, "root": "Probe"})
