@@ -63,9 +63,9 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
     if goal is None or not goal.metric:
         series = select_averaged(series) or series
         # "final loss 0.48" says less than the losses of all steps.
-        losses = [s for s in series if metric_kind(s.name).quantity == "loss" and metric_kind(s.name).is_training]
-        if any(len(s.values) > 1 for s in losses):
-            series = [s for s in series if len(s.values) > 1 or s not in losses]
+        trained = [s for s in series if metric_kind(s.name).quantity == "loss" and metric_kind(s.name).is_training]
+        if any(len(s.values) > 1 for s in trained):
+            series = [s for s in series if len(s.values) > 1 or s not in trained]
     chosen = choose_metric({s.name: has_epoch_values(s, run.steps) for s in series}, goal)
     if chosen and ((goal is not None and goal.metric) or not metric_kind(chosen).is_training):
         return chosen

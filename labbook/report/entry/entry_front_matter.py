@@ -20,6 +20,7 @@ from labbook.report.series_choice import (
     MEASURED_BY_PROBE,
     base_name,
     find_primary_series,
+    is_of_batches,
     primary_direction,
     run_best,
     run_series,
@@ -220,7 +221,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     rows = {
         s.name[:_MAX_NAME]: {
             "first": _value(s.first),
-            "best": _value(run_best(run, s)),
+            "best": _value(None if s is not primary and is_of_batches(s, run) else run_best(run, s)),
             "last": _value(s.last),
             "steps": (s.count or len(s.values)) if s.last_step is None else s.last_step,
         }
