@@ -17,7 +17,7 @@ _WORD = re.compile(r"\S+")
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,15}\.\d{0,20}|\.\d{1,20}|\d{1,15})(?:[eE][-+]?\d{1,3})?%?|[-+]?(?:nan|inf)", re.IGNORECASE
 )
-_IN_BRACKETS = re.compile(r"\[([^\s,\]]+)\]")
+_IN_BRACKETS = re.compile(rf"\[({_NUMBER.pattern})\]", re.IGNORECASE)
 """A number as an array of one value, as DeepXDE prints it."""
 _BAR_OF_PROGRESS = re.compile(r":?\s*\d{1,3}%\|.*")
 _OVER_ALL = frozenset({"all", "overall", "total", "average", "avg", "mean", "epoch"})
@@ -49,7 +49,8 @@ class TableReader:
             if not _RULE.fullmatch(line):
                 self._miss()
             return [], {}
-        cells = [(begin, end, _IN_BRACKETS.sub(r"\1", text)) for begin, end, text in cells]
+        bare = [_IN_BRACKETS.fullmatch(text) for _, _, text in cells]
+        cells = [(begin, end, one[1] if one else text) for (begin, end, text), one in zip(cells, bare, strict=True)]
         numbers = [_NUMBER.fullmatch(text) is not None for _, _, text in cells]
         if by_bars and len(cells) == 2 and numbers == [False, True]:
             return _select_metrics([(cells[0][2], cells[1][2])]), {}

@@ -57,7 +57,8 @@ def add_watched_metric(run: Run, text: str) -> Run:
             continue
         rest = tuple(s for s in run.series if s is not known and s.name != series.name)
         added = replace(run, series=(*rest, series))
-        past = _ended_before(added, series, text, begin)
+        # The output is read again only where another metric may take the place of this one.
+        past = _ended_before(added, series, text, begin) if _is_held_out(added, series.name) else []
         if goal := _goal(added, value, series.name, negative=negative, past=past):
             return _with_goal(added, goal, value.how, past)
     return run
@@ -122,7 +123,7 @@ def _goal(run: Run, value: WatchedValue, name: str, *, negative: bool, past: Seq
     return MetricGoal(name, direction or kind.direction)
 
 
-def _is_held_out(run: Run, name: str, past: Sequence[str]) -> bool:
+def _is_held_out(run: Run, name: str, past: Sequence[str] = ()) -> bool:
     """Whether the names alone would choose another metric, of held-out data."""
     from labbook.report.series_choice import primary_series
 

@@ -35,6 +35,7 @@ _MOST_LOOSE_TERMS = 12
 """Most words of a query that are searched one by one. Source: chosen by us; a pasted report has many."""
 
 _COLUMNS_OF_PEOPLE = "{title tags own} :"
+_COLUMN_OF_TEXT = "{own} :"
 
 _MOST_FIXES = 3
 """Most fixes of a symptom before its page. Source: chosen by us."""
@@ -88,7 +89,9 @@ def find_best(
     with_names = _runs_with_names(index, question, subject)
     answers.add(row for row in with_names if row.meta.get("fix") or not subject.symptoms)
     if terms and not subject.whole:
-        rows, counted = _match_words(index, question, limit, "{own} :" if subject.symptoms else _COLUMNS_OF_PEOPLE)
+        rows, counted = _match_words(
+            index, question, limit, _COLUMN_OF_TEXT if subject.symptoms else _COLUMNS_OF_PEOPLE
+        )
         answers.add(rows)
     if named := _find_named_filters(index, question):
         # "Wei nan": the runs of a person, project or machine come before the pages.

@@ -47,3 +47,8 @@ def test_a_table_with_arrays_of_one_value_has_its_values_and_not_those_of_the_su
         "Train_loss": ((0, 100, 300), (0.245, 0.145, 0.031)),
         "Test_loss": ((0, 100, 300), (0.209, 0.109, 0.0368)),
     }
+
+
+def test_brackets_in_a_title_are_part_of_its_name():
+    text = "epoch  loss[a]  val_acc\n1      0.50     0.60\n2      0.40     0.70\n"
+    assert [series.name for series in metrics_from_console(text)] == ["loss[a]", "val_acc"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.errors import GitError
-from labbook.store.git.git_process import create_repository, discover, read_blobs, run_git
+from labbook.store.git.git_process import create_repository, discover, run_git
 
 
 def write_code_at_start(
@@ -30,14 +30,15 @@ def write_code_at_start(
     """
     top = Path(str(facts.get("top") or "")).expanduser()
     inside = [file for file in files if top.is_absolute() and file.is_relative_to(top)]
-    names = [file.relative_to(top).as_posix() for file in inside if _is_newer(file, started)]
-    if not names:
+    newer = [file for file in inside if _is_newer(file, started)]
+    if not newer:
         return {}
+    names = [file.relative_to(top).as_posix() for file in newer]
     try:
-        _write_committed(names, facts, top, folder)
+        _write_committed(names, str(facts.get("commit") or ""), top, folder)
         _apply_patch(names, patch, folder)
     except (OSError, GitError):
-        return {file: folder / "unknown" for file in inside if _is_newer(file, started)}
+        return dict.fromkeys(newer, folder / "unknown")
     known = [name for name in names if (folder / name).is_file()]
     if all((folder / name).read_bytes() == (top / name).read_bytes() for name in known):
         return {}
@@ -56,17 +57,17 @@ def _is_newer(file: Path, moment: float) -> bool:
         return False
 
 
-def _write_committed(names: Iterable[str], facts: Mapping[str, Any], top: Path, folder: Path) -> None:
+def _write_committed(names: Iterable[str], commit: str, top: Path, folder: Path) -> None:
     """Writes files as they are in the commit of a run; those that are not in it are left out."""
     folder.mkdir(parents=True, exist_ok=True)
-    repository, commit = discover(top), facts.get("commit")
-    for name in names if repository is not None and commit else ():
-        try:
-            content = read_blobs(repository, [f"{commit}:{name}"]).popitem()[1]  # type: ignore[arg-type]
-        except GitError:
-            continue
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+    repository = discover(top)
+    if repository is None or not commit:
+        return
+    for name in names:
+        found = run_git(repository, "cat-file", "blob", f"{commit}:{name}")
+        if not found.code:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(found.out)
 
 
 def _apply_patch(names: Iterable[str], patch: Path, folder: Path) -> None:

@@ -40,9 +40,9 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2): written by an initialiser, its standard deviation kept within 7 % (more for few
     weights), no state loaded; tables, as those of positions, too. Random features below a small trained head are a
-    method, so they are a note, and so is a part of one block whose other parts train, as it does in the other
-    blocks; a random output layer is not, nor one with gradients and a rate of 0. A layer beside which two narrow
-    matrices train, as in low-rank adaptation, is left out.
+    method, so they are a note, and so is a part of one block whose other parts train, as it does in the other blocks; a
+    random output layer is not, nor one with gradients and a rate of 0. A layer beside which two narrow matrices train,
+    as in low-rank adaptation, is left out.
     """
     if any(event.get("what") == "model" and event.get("matched") for event in signals.loaded):
         return None

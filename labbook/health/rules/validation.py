@@ -43,6 +43,7 @@ _FEWEST_STEPS = 100
 _STILL, _RARE = 2e-3, 0.9
 _ZERO_WITHOUT_ITEMS = ("overlap", "f1", "precision and recall")
 _DISTANCES = frozenset({"mse", "mae", "rmse"})
+_LOSSES = _DISTANCES | {"nll"}
 _OVERLAPS = frozenset({"dice", "ssim", "jaccard", "tversky"})
 _MANY = 10_000
 
@@ -59,10 +60,8 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     """
     losses = validation_losses(run, signals)
     if not losses and not training_losses(signals):
-        distances = (
-            m for m in held_out_metrics(run) if is_held_out(m.name) and {*_DISTANCES, "nll"} & {*name_words(m.name)}
-        )
-        losses = next((m.values for m in distances), [])
+        own = (m for m in held_out_metrics(run) if is_held_out(m.name) and _LOSSES & {*name_words(m.name)})
+        losses = next((m.values for m in own), [])
     if len(losses) < 6:
         if not losses:
             return unobserved(message("health.not_observed.no_validation_loss"))

@@ -252,11 +252,8 @@ def _optimizer(
         if value is None or value is False or (value == 0 and key != "lr"):
             continue
         shown[str(key)] = _option(value)
-    own = _options_of_groups(options, groups)
+    own = _options_of_groups(options, groups, with_rate=not scheduler.get("type"))
     shown |= own
-    rates = dict.fromkeys(_option(row["lr"]) for row in as_rows(groups) if "lr" in row)
-    if len(rates) > 1 and "lr" in shown and not scheduler.get("type"):
-        shown["lr"] = " / ".join(rates)
     # A rate that no step had is that of the constructor, or a factor of the schedule.
     used = [*used, *(scheduler.get("options", {}).get("base_lrs") or ())]
     given = next((options[key] for key in _RATES if key in options), None) if isinstance(options, Mapping) else None
@@ -278,12 +275,17 @@ def _optimizer(
     }
 
 
-def _options_of_groups(options: object, groups: object) -> dict[str, str]:
-    """Returns the options in which the parameter groups differ: "0.1 / 0" for weight decay."""
+def _options_of_groups(options: object, groups: object, *, with_rate: bool) -> dict[str, str]:
+    """Returns the options in which the parameter groups differ: "0.1 / 0" for weight decay.
+
+    Args:
+        with_rate: Whether their learning rates are options, too: a scheduler changes those of all.
+    """
     rows = as_rows(groups)
-    names = {name for row in rows for name in row} - {*_RATES, "tensors", "elements"}
     if not isinstance(options, Mapping):
         return {}
+    differ = with_rate and "lr" in options and len({row.get("lr") for row in rows}) > 1
+    names = {name for row in rows for name in row} - {*_RATES, "tensors", "elements"} | ({"lr"} if differ else set())
     values = {name: dict.fromkeys(_option(row.get(name, options.get(name))) for row in rows) for name in sorted(names)}
     return {str(name): " / ".join(each) for name, each in values.items()}
 
