@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from labbook.review.call_syntax import argument, is_call
 from labbook.review.code_index import Code
-from labbook.review.names import defaults, dotted_target, last_name
+from labbook.review.names import defaults, dotted_target, last_name, of_type
 from labbook.review.source_file import Source
 
 JOINING = frozenset({"mean", "sum", "stack", "cat", "concat", "add_n"})
@@ -104,8 +104,15 @@ def option_default(code: Code, node: ast.expr) -> float | None:
 
 
 def made_of(code: Code, source: Source, node: ast.AST, depth: int = _DEPTH) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression, and of what the names in it were last given in the same function."""
-    for one in ast.walk(node):
+    """Yield the nodes of an expression, and of what the names in it were last given in the same function.
+
+    The names of a comprehension are its own, whatever else has such a name: they are left out.
+    """
+    nodes = list(ast.walk(node))
+    bound = {name.id for one in of_type(nodes, ast.comprehension) for name in of_type(ast.walk(one.target), ast.Name)}
+    for one in nodes:
+        if isinstance(one, ast.Name) and one.id in bound:
+            continue
         yield one
         is_read = isinstance(one, (ast.Name, ast.Attribute)) and isinstance(one.ctx, ast.Load)
         value = code.made(source, one) if is_read and depth and dotted_target(one) else None  # type: ignore[arg-type]
