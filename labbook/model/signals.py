@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from labbook.model.events.data_kinds import Batch, Loader, Memory, Prints
@@ -58,3 +58,11 @@ class Signals:
     spans: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     trainings: tuple[tuple[float, float], ...] = ()
     ended: float = 0.0
+
+
+def optimizer_was_restored(processes: Iterable[Signals]) -> bool:
+    """Whether a process loaded the state of an optimizer, so that it goes on with the training that had saved it.
+
+    Weights alone may be those of another task or of a teacher.
+    """
+    return any(state.get("what") == "optimizer" for signals in processes for state in signals.loaded)

@@ -28,7 +28,7 @@ from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.run_files import is_checkpoint
-from labbook.model.signals import Signals
+from labbook.model.signals import Signals, optimizer_was_restored
 
 _FAR = 5.0
 _SMALL = 1 / (10 * _FAR)
@@ -153,7 +153,7 @@ def _worst_later_training(run: Run, signals: Signals, loss: LossCall) -> tuple[i
 
 def _resumed_loss(run: Run, signals: Signals) -> float | None:
     """Returns the last loss of the run from which this one goes on, with its optimizer, or `None`."""
-    if not any(state.get("what") == "optimizer" for state in signals.loaded):
+    if not optimizer_was_restored([signals]):
         return None  # weights alone may be those of another task
     losses = [parent.loss for parent in run.parents if parent.run == run.resumed_from and run.resumed_from]
     return next((loss for loss in losses if loss is not None and math.isfinite(loss)), None)

@@ -8,6 +8,7 @@ from typing import Any
 
 from labbook.model.run import FileUse, Run
 from labbook.model.run_files import Artifact, is_checkpoint
+from labbook.model.signals import optimizer_was_restored
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.store.paths import NotebookPaths
@@ -45,10 +46,11 @@ def files_section(run: Run, paths: NotebookPaths, store: str, limits: Limits) ->
                 "url": paths.link(run.id, paths.entry(parent.run)),
                 "path": shorten_middle(parent.path, limits.cell),
                 "wrote": shorten_middle(parent.wrote, limits.cell) if parent.wrote != parent.path else "",
-                "resumed": parent.run == run.resumed_from and is_checkpoint(parent.path),
+                "loaded": parent.run == run.resumed_from and is_checkpoint(parent.path),
             }
             for parent in run.parents
         ],
+        "goes_on": optimizer_was_restored(run.signals),
         "figure": run.id,
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, CheckResult, Run, is_launcher_error
 from labbook.model.series import Series
+from labbook.model.signals import optimizer_was_restored
 from labbook.report import numbers
 from labbook.report.curves import drawable
 from labbook.report.ending_exception import (
@@ -59,6 +60,7 @@ def title_section(run: Run, title: str, paths: NotebookPaths, language: str = "e
         "notes": [shorten_middle(note, 1000) for note in run.notes[:20]],
         "place": place(frame, run) if frame is not None else "",
         "resumed": run.resumed_from,
+        "goes_on": optimizer_was_restored(run.signals),
         "resumed_url": paths.link(run.id, paths.entry(run.resumed_from)) if run.resumed_from else "",
         "batch_end": Sentences(language)(run.facts("ending").get("batch_end")),
         "probe": run.probe.status,

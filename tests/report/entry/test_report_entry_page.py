@@ -11,6 +11,7 @@ from labbook.checks.results import Checklist, Row, Text
 from labbook.compare.run_settings import collect_arguments
 from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse, Run
 from labbook.model.series import Series
+from labbook.model.signals import Signals
 from labbook.report.entry.entry_page import SECTIONS, entry_markdown
 from labbook.report.entry.requests_section import checked_section
 from labbook.report.entry.section_limits import MAX_ENTRY_BYTES, Limits
@@ -89,10 +90,18 @@ def test_a_crash_is_told_by_the_line_of_the_users_code(runs, notebook):
     assert "Raised at `model.py:18` in `forward`" in page and "return self.head(x.flatten(1))" in page
 
 
-def test_a_training_that_goes_on_names_the_run_of_its_checkpoint_at_the_top(runs, notebook):
-    run = dataclasses.replace(runs["crashed"](), resumed_from="20261120-101010-k3f9")
+@pytest.mark.parametrize(
+    ("states", "sentence"),
+    [
+        (["model", "optimizer"], "Goes on from a checkpoint of {}."),
+        (["model"], "Loaded weights of {} before the first step."),  # a teacher, or those of another task
+    ],
+)
+def test_a_training_names_the_run_of_its_checkpoint_at_the_top(runs, notebook, states, sentence):
+    signals = Signals("torch", loaded=tuple({"what": what, "matched": 4} for what in states))
+    run = dataclasses.replace(runs["crashed"](), resumed_from="20261120-101010-k3f9", signals=(signals,))
     head, _, _ = entry_markdown(run, notebook).partition("## Diagnosis")
-    assert "Goes on from a checkpoint of [20261120-101010-k3f9](../20/20261120-101010-k3f9.md)." in head
+    assert sentence.format("[20261120-101010-k3f9](../20/20261120-101010-k3f9.md)") in head
 
 
 def test_what_was_not_observed_is_said(runs, notebook):
