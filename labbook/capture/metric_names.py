@@ -34,7 +34,7 @@ AVERAGES = ("average", "avg", "mean", "running", "sum")
 
 QUALIFIERS = (
     "train|training|val|vali|valid|validation|eval|evaluation|dev|test|best|average|avg|mean|total|running|last|episode"
-    "|final|source|target|teacher|student|lowest|highest|ema|swa"
+    "|final|source|target|teacher|student|lowest|highest|ema|swa|macro|micro|weighted|balanced"
 )
 VARIANTS = "best|lowest|highest|ema|swa"
 """What comes before another value of a metric: "Best val Acc", "lowest val loss", "SWA val_acc" of averaged weights."""

@@ -16,7 +16,7 @@ from labbook.capture.metric_names import (
     is_setting,
     metric_name,
 )
-from labbook.model.metric_kinds import COUNTERS, SPLITS, metric_kind, name_words
+from labbook.model.metric_kinds import COMPARISONS, COUNTERS, SPLITS, metric_kind, name_words
 
 _NUMBER = (
     r"[-+]?(?:\d{16,40}\.\d{1,20}|\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?"
@@ -47,6 +47,14 @@ _SPLIT_PAIR = re.compile(
 _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
 """A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
 _LISTED = re.compile(r"[ \t]{0,8}[,;|][ \t]{0,8}\Z|[ ]-[ ]\Z")
+_BLANKS = re.compile(r"[ \t]{1,8}")
+_COMPARISON = re.compile(
+    r"(?<![\w.])((?:(?!(?:the|our|than|over|vs|of)[ ])[a-z][a-z-]{1,20}[ ])?"
+    rf"(?:{'|'.join(COMPARISONS)}))"
+    r"(?:[ ]?\([^()\n]{0,40}\))?(?:[ ]?:[^\n]*|[ ][^,;|:=\n]{0,40})\Z",
+    re.IGNORECASE,
+)
+"""What results are of that the model is compared with: "majority baseline accuracy", "Baseline: acc 0.2, f1 0.1"."""
 _SECTION = re.compile(rf"(?<![\w/.-])(?<!at best )({_ANY_SPLIT})\W{{1,5}}\Z", re.IGNORECASE)
 """What begins the metrics of a data split within a line: "[Valid] loss"; not "Test at best val: ..."."""
 _VARIANT = re.compile(rf"\W*(?:{_ANY_SPLIT})[ ]?\(([A-Za-z]\w{{0,15}})\)[ ]?:", re.IGNORECASE)
@@ -187,7 +195,9 @@ class _NamedValues:
             self._read_unknown(match)
             return
         name, is_strong = named
-        follows = bool(self.values) and bool(_LISTED.fullmatch(line, self._end, start))
+        is_precise = len(match["number"].partition(".")[2]) >= _FEWEST_DIGITS  # "accuracy 0.23 macro F1 0.168"
+        is_apart = is_precise and _BLANKS.fullmatch(line, self._end, start)
+        follows = bool(self.values) and bool(is_apart or _LISTED.fullmatch(line, self._end, start))
         is_reward = self.is_placed and metric_kind(name).quantity == "reward"  # those of CartPole are whole numbers
         value = _value(match, strong=is_strong, placed=self._is_headed or self._is_whole or follows, whole=is_reward)
         if value is None:
@@ -250,6 +260,9 @@ class _NamedValues:
             if first and first not in COUNTERS:
                 self.values = {f"{first}_{n}" if n == name else n: number for n, number in self.values.items()}
             full = f"{word[1]}_{name}"
+        elif compared := _COMPARISON.search(self._line[max(0, start - _NEAR) : start]):
+            split, slash, bare = name.rpartition("/")
+            full = f"{split}{slash}{compared[1].replace(' ', '_')}_{bare}"
         elif name.rpartition("/")[2] == "loss" and word is not None and _PART_OF_LOSS.fullmatch(word[1]):
             full = f"{name.removesuffix('loss')}{word[1]}_loss"
         self._words_before.setdefault(full, word[1] if word is not None else "")

@@ -48,7 +48,8 @@ _NEGATED = frozenset({"neg", "negative"})
 """Turn the direction of a bound and of an error: `neg_elbo`, `neg_mean_squared_error` of scikit-learn. A `neg_loss` or
 `neg_acc` is that of the negative pairs."""
 
-_COMPARED = frozenset({"teacher", "baseline", "alone", "untrained", "random", "naive"})
+COMPARISONS = ("naive", "baseline", "majority", "persistence", "climatology", "dummy", "chance")
+_COMPARED = frozenset({"teacher", "alone", "untrained", "random", *COMPARISONS})
 """What a program trains or measures to compare its model with."""
 
 _RUNNING_BEST = frozenset({"best", "min", "max", "lowest", "highest", "last", "最佳", "最优", "最高", "最低"})
