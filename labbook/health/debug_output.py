@@ -110,18 +110,26 @@ def layers(signals: Signals) -> dict[str, Any]:
 
     Returns:
         `steps`: the numbers of the two looks (one where there was one). `left_out`: layers beyond the first 60.
-        `rows`: `name`, `type`, and `looks`: for each step `shape`, `dtype`, `low`, `high`, `mean`, `std`, `bad`,
-        `zero` (share of zeros), or nothing where the layer did not run then.
+        `rows`: `name`, `model`, `type`, and `looks`: for each step `shape`, `dtype`, `low`, `high`, `mean`, `std`,
+        `bad`, `zero` (share of zeros), or nothing where the layer did not run then. Of several models those that are
+        looked at together with the first one.
     """
-    seen = [m for m in modules_of(signals) if m.history and m.model == 0]
-    steps = sorted({step for m in seen for step, _ in m.history})
+    seen = [m for m in modules_of(signals) if m.history]
+    looks: dict[int, set[int]] = {}
+    for module in seen:
+        looks.setdefault(module.model, set()).update(step for step, _ in module.history)
+    steps = sorted(looks[min(looks)]) if looks else []
+    seen = [m for m in seen if sorted(looks[m.model]) == steps]
     if not steps:
         return {}
     ends = sorted({steps[0], steps[-1]})
     return {
         "steps": ends,
         "left_out": max(0, len(seen) - _LAYERS),
-        "rows": [{"name": m.name, "type": m.type, "looks": [_look(m, step) for step in ends]} for m in seen[:_LAYERS]],
+        "rows": [
+            {"name": m.name, "model": m.model, "type": m.type, "looks": [_look(m, step) for step in ends]}
+            for m in seen[:_LAYERS]
+        ],
     }
 
 

@@ -66,7 +66,8 @@ class TensorInspector:
         self._flags = {}
         self.toggled = []
         self._spectral = []
-        self._root = self._stepped = self._given = None
+        self._root = self._given = None
+        self._stepped, self._looks = [], {}
         self.progress = WeightProgress(self)
         self.batches.forget()
         self.loaders.forget()
@@ -127,7 +128,7 @@ class TensorInspector:
             if table.initial is None:
                 table.initial = self.describer.initial(table)
             self._describe_new_model(module)
-        self.modules.clear()
+        self._keep_looks(root)
         if not self._monitor.loop.steps:
             self.progress.inspect(root, 0)
         self._root, self._given = root, (args, kwargs)
@@ -139,6 +140,14 @@ class TensorInspector:
         self.modules.begin(root, table.modules, not table.is_described)
         self.functions.begin(root)
         self._begin_forward()
+
+    def _keep_looks(self, root=None):
+        """Keeps what was seen in the last model that was called, which is not this one, and looks anew."""
+        last = self.modules._root
+        if last is not None and last is not root:
+            self.modules.settle()
+            self._looks[last.index] = list(self.modules.found.values())
+        self.modules.clear()
 
     def _describe_new_model(self, module):
         """Looks at a model whose `model` event is not written yet."""
@@ -233,9 +242,15 @@ class TensorInspector:
     def before_step(self, optimizer, recorder, closure):
         """Looks before a dense step."""
         held = self.adapter.facts.parameters(optimizer)
-        self._stepped = self.roots.owner_of(held[0]) if held else None
-        table = self.table(self._stepped) if self._stepped is not None else None
-        self.parameters.inspect_gradients(optimizer, table.parameters if table is not None else {}, closure)
+        owners = self.roots.owners_of(held)
+        self._stepped = [*dict.fromkeys(owners.values())]
+        tables = {root.index: self.table(root) for root in self._stepped}
+        numbers = {
+            key: (root.index, tables[root.index].parameters.get(key))
+            for key, root in owners.items()
+            if tables[root.index] is not None
+        }
+        self.parameters.inspect_gradients(optimizer, numbers, closure)
         self.note_gradients()
 
     def after_step(self, optimizer, recorder, norm):
@@ -244,34 +259,43 @@ class TensorInspector:
         one = self._monitor.loop.optimizer(recorder.index)
         if unchanged is not None and norm != 0.0:
             one.unchanged.add(unchanged)
-        root = self._stepped
-        if fields and root is not None and not root.called and recorder.step:
-            self._describe(root)  # its class has a `__call__` of its own, as those of GPyTorch: no forward is seen
+        looked_at = {}
+        for p in fields:
+            number, p["i"] = p["i"] or (None, None)
+            if p["i"] is not None:
+                looked_at.setdefault(number, []).append(p)
+        for root in self._stepped:
+            if root.index in looked_at and not root.called and recorder.step:
+                self._describe(root)  # its class has a `__call__` of its own, as those of GPyTorch: no forward is seen
         ratios = sorted(p["ratio"] for p in fields if p.get("ratio") is not None)
         self._monitor.ratio = ratios[len(ratios) // 2] if ratios else None
-        self.modules.settle()
-        modules, functions = list(self.modules.found.values()), self.functions.take()
-        if self.modules._root is not None and root is not None and self.modules._root is not root:
-            modules = []
+        last = self.modules._root
+        self._keep_looks()
         self.batches.write_event(recorder.step + 1, self.losses)
         if any(p.get("bad") for p in fields) and not self.flight_recorder.done:
             self.flight_recorder.failed("parameter", float("nan"), None)
-        self.emit(
-            TENSORS,
-            framework=self.adapter.name,
-            step=recorder.step + 1,
-            opt=recorder.index,
-            model=root.index if root is not None else None,
-            param_print=self.parameters.print_of_all(),
-            params=[p for p in fields if p["i"] is not None],
-            modules=modules,
-            functions=functions,
-        )
+        functions = self.functions.take()
+        # A step of parameters that no model owns comes with what was seen in the last one.
+        for root in self._stepped or [None]:
+            seen_in = root or last
+            self.emit(
+                TENSORS,
+                framework=self.adapter.name,
+                step=recorder.step + 1,
+                opt=recorder.index,
+                model=root.index if root is not None else None,
+                param_print=self.parameters.print_of_all(),
+                params=looked_at.get(root.index, []) if root is not None else [],
+                modules=self._looks.get(seen_in.index, []) if seen_in is not None else [],
+                functions=functions,
+            )
+            functions = []
         self.parameters.clear()
 
     def end_of_step(self, steps):
         """Processes the end of a dense step."""
         self.modules.clear()
+        self._looks = {}
         self.losses.sites.write_changed()
         self.losses.target = None
         for root in self.roots.living_models():

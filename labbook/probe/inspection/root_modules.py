@@ -86,10 +86,19 @@ class RootModules:
 
     def owner_of(self, parameter):
         """The model that owns a parameter, one that was called if possible; `None` when none does."""
-        for root in sorted(self.living_models(), key=lambda root: not root.called):
-            if id(parameter) in self.ids(root):
-                return root
-        return None
+        return self.owners_of([parameter]).get(id(parameter))
+
+    def owners_of(self, parameters):
+        """The model that owns each of these parameters, by its id: one that was called if possible, the largest.
+
+        One optimizer may train several, as actor and critic, or an encoder and a decoder.
+        """
+        found = {}
+        for root in sorted(
+            self.living_models(), key=lambda root: (bool(root.called), len(self.ids(root)), -root.index)
+        ):
+            found.update(dict.fromkeys(self.ids(root), root))
+        return {id(p): found[id(p)] for p in parameters if id(p) in found}
 
     def ids(self, root):
         """Ids of a model's parameters, refreshed once a dense step."""

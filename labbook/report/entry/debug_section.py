@@ -183,7 +183,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     layer_rows, weight_rows = as_rows(layers.get("rows")), as_rows(weights.get("rows"))
     clips = any(signals.loop.get("clip", {}).get("calls") for signals in run.signals)
     names = _name_models(run) if len({row.get("model") for row in weight_rows}) > 1 else {}
-    named = _name_models(run) if len(as_rows(run.health.get("models"))) > 1 else {}  # layers are those of model 0
+    named = _name_models(run) if len(as_rows(run.health.get("models"))) > 1 else {}
     return {
         "steps": [numbers.count(int(step)) for step in layers.get("steps") or ()],
         "layers": [
@@ -203,9 +203,10 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
 
 def _qualify_layer(names: Mapping[Any, str | int], row: Mapping[str, Any]) -> str:
-    """Returns the name of a layer of the first model, with that of the model where it has one, or its class."""
-    if isinstance(names.get(0), str):
-        return _qualify_name(names, 0, row.get("name"))
+    """Returns the name of a layer, with that of its model where that has one, or its class."""
+    model = row.get("model", 0)
+    if isinstance(names.get(model), str):
+        return _qualify_name(names, model, row.get("name"))
     return str(row.get("name") or row.get("type"))
 
 

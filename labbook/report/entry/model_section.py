@@ -169,7 +169,7 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
     trained = [model for model in called if model.get("trainable")]
     if isinstance(total, int) and len(trained) > 1 and _WHOLE * total <= sum(map(_size_of, trained)) <= total:
         # One optimizer may train several, as an encoder and a decoder.
-        return {**state, "model": ", ".join(dict.fromkeys(str(model.get("root")) for model in trained))}
+        return {**state, "model": ", ".join(_name_each(trained))}
     own = [model for model in called if model.get("root") == state.get("model")] or called
     if isinstance(total, int) and len(own) == 1 and own[0].get("parameters", 0) > total:
         # Of a backbone that is in no optimizer the state of the framework knows nothing.
@@ -182,9 +182,7 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
     names = [str(model.get("root")) for model in called]
     # Models one after the other, without one around them; a parameter alone, as a temperature, is none.
     if (size == total and len(called) > 1) or (size + _FEW < total and state.get("model") in names):
-        named = all(model.get("variable") for model in called) and len({*names}) < len(names)
-        each = [f"{model.get('variable')} ({model.get('root')})" for model in called] if named else names
-        return {**state, "model": ", ".join([*each, *(["…"] if size < total else [])])}
+        return {**state, "model": ", ".join([*_name_each(called), *(["…"] if size < total else [])])}
     if any(model.get("parameters", 0) < _WHOLE * total for model in called):
         return state
     losses = [model for model in called if _is_loss(model)]
@@ -194,6 +192,14 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
         largest = max(parts, key=lambda row: int(row.get("total") or 0), default={})
         roots = {str(largest.get("type"))} if largest and _LOSS.search(str(losses[0].get("root"))) else roots
     return {**state, "model": roots.pop()} if len(roots) == 1 else state
+
+
+def _name_each(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the classes of models, with the names that the program has for them where classes are alike."""
+    names = [str(model.get("root")) for model in models]
+    if len({*names}) == len(names) or not all(model.get("variable") for model in models):
+        return [*dict.fromkeys(names)]
+    return [f"{model.get('variable')} ({model.get('root')})" for model in models]
 
 
 def _size_of(model: Mapping[str, Any]) -> int:
