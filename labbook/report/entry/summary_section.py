@@ -228,6 +228,7 @@ def _count_passed(check: CheckResult) -> int:
     return int(counted.get("passed", 0)) if check.id == "other_checks" else int(check.verdict == "ok")
 
 
+_MOST_NAMED = 4
 _FEWEST_PLACED = 3
 """Values from which on the place of the best one is shown. Source: chosen by us."""
 
@@ -259,10 +260,20 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             for s in shown
             if (other := printed_otherwise(run, s)) is not None
         ],
+        "counted": _counted_by_program(run, shown[: limits.rows]),
         "ranks": sorted({s.rank for s in run.series if s.rank is not None}),
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
     }
+
+
+def _counted_by_program(run: Run, shown: Sequence[Series]) -> dict[str, Any] | None:
+    """Returns the metrics whose steps are more than those of the optimizers, as steps of an environment or batches."""
+    beyond = [s for s in shown if s.source != "probe" and run.steps and (s.last_step or 0) > run.steps + 1]
+    if not beyond:
+        return None
+    names = [s.name for s in beyond[:_MOST_NAMED]] + ["..."] * (len(beyond) > _MOST_NAMED)
+    return {"names": names, "most": max(s.last_step or 0 for s in beyond), "steps": run.steps}
 
 
 def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
