@@ -16,6 +16,10 @@ _LOG_PREFIX = re.compile(
 )
 _NUMBER = r"\d{1,9}\.\d{1,20}"
 _TWO_NAMES = re.compile(rf"\b([A-Za-z]\w{{0,30}})/([A-Za-z]\w{{0,30}})([ ]?[:=][ ]?)({_NUMBER})[ ]?/[ ]?({_NUMBER})")
+_SET = re.compile(
+    r"\b(train|training|val|valid|validation|dev|eval|test)[ -](?:data)?set[ ](?=[A-Za-z])", re.IGNORECASE
+)
+"""A data split before a metric: "Test set loss: 24.0"."""
 _COCO = re.compile(
     r"\((AP|AR)\)\s{0,3}@\[\s{0,3}IoU=([\d.:]{3,12})\s{0,10}\|\s{0,3}area=\s{0,8}(\w{1,10})\s{0,3}"
     rf"\|\s{{0,3}}maxDets=\s{{0,4}}(\d{{1,4}})\s{{0,3}}\]\s{{0,3}}=\s{{0,3}}(-?{_NUMBER})"
@@ -29,7 +33,7 @@ def plain_line(line: str) -> str:
     "(AP) @[ IoU=0.50 | area=   all | maxDets=100 ] = 0.694", becomes "AP50: 0.694".
     """
     line = line[prefix.end() :] if (prefix := _LOG_PREFIX.match(line)) else line
-    return _TWO_NAMES.sub(_separate, _COCO.sub(_coco_name, translate_line(line)))
+    return _TWO_NAMES.sub(_separate, _COCO.sub(_coco_name, _SET.sub(r"\1 ", translate_line(line))))
 
 
 def _separate(match: re.Match[str]) -> str:

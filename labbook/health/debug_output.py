@@ -141,27 +141,27 @@ def _look(module: Module, step: int) -> dict[str, Any]:
 
 
 def parameters(signals: Signals) -> dict[str, Any]:
-    """Returns the parameters at the last step at which most were inspected; empty when none was.
+    """Returns the parameters of each model at the last step at which most of them were inspected; empty without one.
 
     Returns:
-        `step`, `left_out`, and `rows`: `name`, `model`, `shape`, `trainable`, `weight` and `gradient` (2-norms),
-        `zero` (share of zeros in the gradient), `update` (its norm / norm of the weight), `bad`
-        and `gradient_bad` (values that are not finite).
+        `steps` (in each of which those of one model were inspected), `left_out`, and `rows`: `name`, `model`, `shape`,
+        `trainable`, `weight` and `gradient` (2-norms), `zero` (share of zeros in the gradient), `update` (its norm /
+        norm of the weight), `bad` and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
     # Before a model has run through, the parameters of an optimizer have no names; later they are listed with theirs.
     seen = [p for p in seen if p.module] or seen
     if not seen:
         return {}
-    # Several optimizers have steps of their own.
-    looks = Counter(step for p in seen for step, _ in p.history)
-    last = max(step for step, count in looks.items() if count >= _MOST_OF_THEM * max(looks.values()))
-    seen = [p for p in seen if any(step == last for step, _ in p.history)]
-    names = Counter(p.name for p in seen)
-    if len(names) < len(seen):  # of several models, each in its own order
-        seen.sort(key=lambda p: p.model)
+    last: dict[int, int] = {}
+    for model in sorted({p.model for p in seen}):
+        # Several optimizers have steps of their own.
+        looks = Counter(step for p in seen if p.model == model for step, _ in p.history)
+        last[model] = max(step for step, count in looks.items() if count >= _MOST_OF_THEM * max(looks.values()))
+    seen = [p for p in seen if any(step == last[p.model] for step, _ in p.history)]
+    seen.sort(key=lambda p: p.model)
     return {
-        "step": last,
+        "steps": sorted({*last.values()}),
         "left_out": max(0, len(seen) - _PARAMETERS),
         "rows": [
             {
@@ -177,7 +177,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
                 "gradient_bad": row.get("g_bad", 0),
             }
             for p in seen[:_PARAMETERS]
-            for row in [dict(p.history)[last]]
+            for row in [dict(p.history)[last[p.model]]]
         ],
     }
 

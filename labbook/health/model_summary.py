@@ -18,7 +18,7 @@ from labbook.model.events.training_kinds import LossCall
 from labbook.model.run import Run
 from labbook.model.signals import Signals
 
-_MODELS = 4
+_MODELS = 8
 _ROWS = 60
 _FLOW = 80
 _LOADER: Sequence[

@@ -97,7 +97,7 @@ def test_each_layer_at_the_first_and_the_last_look(signals):
 def test_parameters_at_the_last_look(signals):
     seen = debug_output.parameters(signals)
 
-    assert seen["step"] == 9
+    assert seen["steps"] == [9]
     body, head = seen["rows"]
     assert (body["weight"], body["gradient"], body["update"], body["zero"]) == (2.0, 0.5, 0.03, 0.25)
     assert (head["trainable"], head["gradient"], head["bad"]) == (False, None, 1)
@@ -108,7 +108,7 @@ def test_parameters_of_one_step_under_their_names(signals):
     later = {**look(11, 0.02), "params": look(11, 0.02)["params"][:1]}
     found = debug_output.parameters(replace(signals, tensors=(unnamed, *signals.tensors, later)))
 
-    assert found["step"] == 9
+    assert found["steps"] == [9]
     assert [(row["name"], row["weight"]) for row in found["rows"]] == [
         (row["name"], row["weight"]) for row in debug_output.parameters(signals)["rows"]
     ]
@@ -191,3 +191,17 @@ def test_ids_of_a_batch_are_no_classes_of_a_target_with_the_same_ends():
     batch = {"step": 1, "phase": "train", "leaves": [target], "labels": {"histogram": {"0": 3, "3": 1}}}
     (row,) = debug_output.batches(Signals("torch", batches=(batch,)))
     assert row["classes"] == 0
+
+
+def test_models_that_are_looked_at_in_other_steps_are_shown_at_their_last_one(signals):
+    """Generator and critic, each with an optimizer and steps of its own."""
+    second = {**MODEL, "model": 1}
+    later = [{**look(step, 0.02), "model": 1, "opt": 1} for step in (1, 12)]
+    both = replace(signals, models=(MODEL, second), tensors=(*signals.tensors, *later))
+    found = debug_output.parameters(both)
+    assert found["steps"] == [9, 12]
+    assert [row["model"] for row in found["rows"]] == [0, 0, 1, 1]
+    assert {row["model"] for row in debug_output.layers(both)["rows"]} == {0}, "one header for all columns"
+    together = [{**look(step, 0.02), "model": 1} for step in (1, 9)]
+    both = replace(both, tensors=(*signals.tensors, *together))
+    assert {row["model"] for row in debug_output.layers(both)["rows"]} == {0, 1}

@@ -9,7 +9,7 @@ from labbook.model.run import Run
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle
 
-_MOST_MODELS = 4
+_MOST_MODELS = 8
 """Most models in one table, such as generator and critic. Source: chosen by us."""
 
 _SHUFFLING = ("", "RandomSampler", "SubsetRandomSampler", "DistributedSampler", "DistributedBatchSampler")
@@ -174,8 +174,8 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
 
     Returns:
         `steps`: the observed steps; `layers`: `name`, `type`, `looks` (for each step: `range`, `spread`, `zero`,
-        `bad`); `weights`: `name`, `shape`, `weight`, `gradient`, `ratio` (update / weight), `zero`, `bad`; `step` of
-        those; `clipped`: whether their gradients were clipped before; `more_layers`, `more_weights`: rows left out.
+        `bad`); `weights`: `name`, `shape`, `weight`, `gradient`, `ratio` (update / weight), `zero`, `bad`; `inspected`:
+        their steps; `clipped`: whether gradients were clipped before; `more_layers`, `more_weights`: rows left out.
     """
     layers, weights = _table(run.health.get("layers")), _table(run.health.get("weights"))
     if not layers and not weights:
@@ -195,7 +195,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
             for row in layer_rows[: limits.rows]
         ],
         "more_layers": max(0, len(layer_rows) - limits.rows) + int(layers.get("left_out") or 0),
-        "step": numbers.count(int(weights.get("step") or 0)),
+        "inspected": [numbers.count(int(step)) for step in weights.get("steps") or [weights.get("step") or 0]],
         "clipped": clips,
         "weights": [_weight(row, names, limits) for row in weight_rows[: limits.rows]],
         "more_weights": max(0, len(weight_rows) - limits.rows) + int(weights.get("left_out") or 0),
