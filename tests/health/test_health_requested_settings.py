@@ -113,6 +113,15 @@ def test_accelerators(ask):
     assert ask("device_fallback", **on("cuda:0"), arguments=arguments) is None
 
 
+@pytest.mark.parametrize(
+    ("device", "verdict"),
+    [(["cpu"], "ok"), ("cpu", "ok"), (["cuda:0"], "note"), (["cpu", "cuda:0"], "note"), (None, "note")],
+)
+def test_deterministic_algorithms_are_asked_for_on_gpus(ask, device, verdict):
+    state = {"device": device, "deterministic": {"use_deterministic_algorithms": False}}
+    assert ask("determinism", frameworks=(Framework("torch", "2", state=state),)).verdict == verdict
+
+
 def test_determinism_against_benchmark(ask):
     flags = {"use_deterministic_algorithms": True, "cudnn.benchmark": True}
     state = {"device": ["cuda:0"], "deterministic": flags}

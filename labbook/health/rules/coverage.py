@@ -84,9 +84,9 @@ def seeds_set(run: Run, signals: Signals) -> Outcome:
 
 @check("determinism", family="environment", tier=3, whole=True)
 def determinism(run: Run, signals: Signals) -> Outcome | None:
-    """Whether deterministic algorithms were enabled; a note when not. `None` where no flag is known.
+    """Whether deterministic algorithms were enabled; a note when not, on a GPU. `None` where no flag is known.
 
-    Source: a hint (tier 3); the flags are those that the frameworks document.
+    Source: a hint (tier 3); the flags are those that the frameworks document, nearly all for operations of GPUs.
     """
     flags: dict[str, object] = {}
     for framework in run.frameworks:
@@ -97,7 +97,13 @@ def determinism(run: Run, signals: Signals) -> Outcome | None:
         return None
     enabled = [name for name, value in known.items() if is_on(value) and "determinis" in name.lower()]
     if not enabled:
-        return Outcome("note", message("health.determinism.off"))
+        devices = [str(one.state.get("device") or "") for one in run.frameworks]
+        is_on_cpu = all("cpu" in device and "," not in device for device in devices)
+        return (
+            Outcome("ok", message("health.determinism.cpu"))
+            if is_on_cpu
+            else Outcome("note", message("health.determinism.off"))
+        )
     return Outcome("ok", message("health.names", names=enabled))
 
 
