@@ -10,7 +10,7 @@ from labbook.capture.metric_names import metric_name
 _LEVEL = r"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)"
 _LOG_PREFIX = re.compile(
     rf"\W{{0,4}}\d{{2,4}}[-/]\d{{2}}[-/]\d{{2,4}}[T ]\d{{2}}:\d{{2}}:\d{{2}}.{{0,80}}?\b{_LEVEL}\b[\s\]:|-]{{0,8}}"
-    r"(?:[\w.]{1,80}:[\w<>]{1,80}:\d{1,6}[\s-]{1,3})?"  # loguru
+    r"(?:[\w.]{1,80}:(?:[\w<>]{1,80}:)?\d{1,6}[\s-]{1,3})?"  # loguru; PaddlePaddle: "train.py:12 - "
     rf"|{_LEVEL}:[\w.]{{1,80}}:"  # logging.basicConfig
     r"|[DIWEF]\d{4}\s[\d:.]{8,15}\s{1,8}\d{1,8}\s[\w./-]{1,80}:\d{1,6}\]"  # absl and glog
 )

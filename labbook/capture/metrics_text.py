@@ -243,23 +243,39 @@ def _drop_batch_points(points: _Points) -> _Points:
     return points.select(whole)
 
 
-def _drop_repeated_end(name: str, points: _Points) -> _Points:
-    """Returns the points without a last one that repeats that of its epoch, as "Final (epoch 80): f1 0.81" does.
+def _drop_repeats(name: str, points: _Points) -> _Points:
+    """Returns the points without those that repeat others: "Saved best model, acc 0.91", "Final (epoch 80): acc 0.81".
 
     Nor do percents after fractions count, as "Done, accuracy: 92.8%" does.
     """
+    points = _drop_repeats_between(points)
     *before, last = zip(points.values, points.places, strict=True)
     if len(before) < _FEWEST_REPEATED or last[1].step is not None:
         return points
     is_repeated = last[1].is_named and any((value, one.epoch) == (last[0], last[1].epoch) for value, one in before)
-    is_repeated |= all(one.step is not None for _, one in before) and any(value == last[0] for value, _ in before)
     is_share = metric_kind(name).quantity in _SHARES and all(0 <= value <= 1 for value, _ in before)
     is_other = is_repeated or (is_share and last[0] > 1 and not last[1].is_named)
     return points.select(range(len(before))) if is_other else points
 
 
+def _drop_repeats_between(points: _Points) -> _Points:
+    """Returns the points of lines that name a step or an epoch, where those of all other lines repeat one before."""
+    is_placed = [place.is_named or place.step is not None for place in points.places]
+    seen: set[float] = set()
+    for value, placed in zip(points.values, is_placed, strict=True):
+        if placed:
+            seen.add(value)
+        elif value not in seen:
+            return points
+    return (
+        points.select(n for n, placed in enumerate(is_placed) if placed)
+        if sum(is_placed) >= _FEWEST_REPEATED
+        else points
+    )
+
+
 def _series(name: str, points: _Points) -> Series:
-    points = _drop_repeated_end(name, _drop_batch_points(points))
+    points = _drop_repeats(name, _drop_batch_points(points))
     steps, axis = _steps(points)
     whole = Series.of_values(name, "text", steps, points.values, starts=_starts(points), axis=axis)
     return downsample(whole, _SERIES_POINTS)

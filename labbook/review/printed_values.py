@@ -11,7 +11,7 @@ from labbook.review.names import LOOPS, dotted_target, last_name, last_names
 from labbook.review.source_file import Source
 
 NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf)"
-_SOME_NUMBER = r"\s*[-+]?[\d.]{1,24}(?:e[-+]?\d{1,3})?"
+_SOME_NUMBER = r"\s*[-+]?[\d.]{1,24}(?:e[-+]?\d{1,3})?%?"
 _SOME_TEXT = r".{0,120}?"
 _COUNTING = {"range", "trange", "enumerate", "count"}
 _PERCENT_FIELD = re.compile(r"%(?:\(\w+\))?[-+ #0]*(?:\d+|\*)?(?:\.\d+)?([diouxXeEfFgGcrsa%])")
@@ -148,7 +148,7 @@ def printed_value(source: Source, node: ast.AST, parts: list[str | ast.expr], at
             if number > at and part.strip():
                 break
         elif number == at:
-            pattern += rf"{others}\s*(?P<value>{NUMBER})(?![\w.]*\d)"
+            pattern += rf"{others}\s*(?P<value>{NUMBER})(?![\w.]*\d)%?"
             others = ""
         elif number < at and "(?P<place>" not in pattern and (name := _counter(part, counters)):
             pattern += rf"{others}\s*(?P<place>\d{{1,12}})"

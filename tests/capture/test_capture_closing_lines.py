@@ -12,9 +12,18 @@ def test_a_line_at_the_end_that_repeats_an_epoch_is_no_further_value(end):
     assert (found.steps, found.values) == ((1, 2, 3), (0.5, 0.6, 0.7))
 
 
+def test_lines_that_repeat_the_value_of_an_epoch_are_no_further_values():
+    lines = [f"epoch {n}: val_acc=0.{value}\n -> saved, val_acc 0.{value}" for n, value in enumerate((51, 62, 73))]
+    text = "\n".join([*lines, "done, highest so far, val_acc 0.73"])
+    (found,) = metrics_from_console(text)
+    assert (found.steps, found.values) == ((0, 1, 2), (0.51, 0.62, 0.73))
+    (other,) = metrics_from_console(text.replace("saved, val_acc 0.62", "test: val_acc 0.60"))
+    assert len(other.values) == 7
+
+
 @pytest.mark.parametrize(
     ("name", "end", "count"),
-    [("accuracy", "Done, accuracy: 72.50%", 3), ("reward", "Done, reward: 72.5", 4), ("accuracy", "accuracy: 0.7", 4)],
+    [("accuracy", "Done, accuracy: 72.50%", 3), ("reward", "Done, reward: 72.5", 4), ("accuracy", "accuracy: 0.75", 4)],
 )
 def test_percents_behind_fractions_are_no_further_value(name, end, count):
     lines = [f"epoch {epoch}: {name}=0.{epoch + 4}0" for epoch in (1, 2, 3)]

@@ -379,6 +379,7 @@ LOSSES = {"loss": 0.5, "val/loss": 0.6}
             "2026-11-27 10:00:00.1 | INFO   | train:main:5 - loss=0.5\nI1127 10:00:00.12 1 train.py:57] Eval: loss=0.6",
             LOSSES,
         ),
+        ("[2026-11-28 12:59:53,874] [    INFO] train.py:164 - [Eval][Epoch 2][Avg]loss: 0.6", {"val/loss": 0.6}),
         ("epoch: 0, loss is: [0.5]\n[validation] accuracy/loss: 0.9/0.6", {**LOSSES, "val/accuracy": 0.9}),
         ("lr/loss: 0.001/0.5 dir/loss: 0.1/0.2", {"lr": 0.001, "loss": 0.5}),
         (" Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.412", {"AP": 0.412}),

@@ -116,6 +116,20 @@ def test_what_the_program_compares_with_its_best_is_the_main_metric(tmp_path, be
     assert (run.primary or run.facts("watched").get("metric", ""), run.direction) == (metric, direction)
 
 
+def test_percents_in_a_line_of_several_values_are_its_values(tmp_path):
+    code = """
+    for epoch in range(1, 4):
+        print(f"epoch {epoch} | acc {acc:.2%} | hq {hq:.1%} | {seconds:.1f}s")
+        if hq > best:
+            best = hq
+            print(f"  saved, hq {best:.1%}")
+    """
+    text = "epoch 1 | acc 9.10% | hq 40.0% | 1.0s\n  saved, hq 40.0%\nepoch 2 | acc 9.20% | hq 30.0% | 1.0s\n"
+    run = _run(tmp_path, code, text)
+    found = next(s for s in run.series if s.name == run.primary)
+    assert (found.name, found.values, found.steps) == ("hq", (40.0, 30.0), (1, 2))
+
+
 def test_items_with_the_same_key_are_different_values(tmp_path):
     code = """
     for epoch in range(1, 4):

@@ -33,3 +33,19 @@ def test_epochs_that_end_early(ask, passes, shuffle, batches, verdict):
         beside = {"index": 2, "shuffle": True, "batches": 5, "iterable": False}
         both = ({"loader": 1, "phase": "train"}, {"loader": 2, "phase": "train"})
         assert ask("loop_left_early", signals={**signals, "loaders": (*loaders, beside), "prints": both}) is None
+
+
+def test_a_model_without_gradients_beside_another_one_is_named(ask, make_model, looks):
+    loop = {"never_grad_n": 1, "trainable_n": 2, "judged": 50, "steps": 50}
+    loop["steps_without_gradient"] = {"1": {"checked": 30, "none": 30, "zero": 0, "streak": 30}}
+    models = tuple({**make_model("Linear"), "model": n, "variable": name} for n, name in enumerate(("netD", "netG")))
+    trained, silent = looks(params=lambda _: [{"i": 0, "g": 1.0}]), looks(params=lambda _: [{"i": 0}])
+    tensors = (*trained, *({**look, "model": 1} for look in silent))
+    optimizers = tuple({"index": n, "tensors": 1, "trainable": 16} for n in (0, 1))
+    signals = {"loop": loop, "models": models, "tensors": tensors, "optimizers": optimizers}
+    known = models[0]["parameters"][0]["name"]
+    loop["never_grad"] = [known]
+    assert ask("param_never_gets_grad", signals=signals).where["parameter"] == f"netG.{known}"
+    assert "30 of 30 steps of optimizer 1" in ask("step_with_no_gradient", signals=signals).observed
+    alone = {**signals, "models": models[:1], "tensors": trained, "optimizers": optimizers[:1]}
+    assert "of optimizer" not in ask("step_with_no_gradient", signals=alone).observed

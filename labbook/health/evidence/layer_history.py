@@ -137,6 +137,18 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
     return tuple(sorted(found.values(), key=lambda p: p.order))
 
 
+def name_in_models(signals: Signals, parameters: Sequence[str]) -> list[str]:
+    """Returns names of parameters without gradient, with the variable of the model if others have them: "G.0.weight"."""
+    variables = {model.get("model", 0): model.get("variable", "") for model in signals.models}
+    named = list(parameters)
+    for at, name in enumerate(parameters):
+        own = [p for p in parameters_of(signals) if p.name == name]
+        silent = [p for p in own if not any(row.get("g") for _, row in p.history)]
+        if len(own) > len(silent) == 1 and (variable := variables.get(silent[0].model)):
+            named[at] = f"{variable}.{name}"
+    return named
+
+
 @lru_cache(maxsize=16)
 def modules_of(signals: Signals) -> tuple[Module, ...]:
     """All modules of all models, in the order in which they ran; those that never ran come last."""

@@ -108,7 +108,7 @@ def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
         since = _stopped_at(process_series(run, signals, "grad_norm")) if zero >= _STREAK else None
         if none + zero >= _STREAK and (since is not None or none + zero >= 0.5 * seen):
             key = "health.step_with_no_gradient.none" if none >= zero else "health.step_with_no_gradient.zero"
-            observed = message(key, bad=none + zero, steps=seen, optimizer=optimizer_suffix(opt, empty))
+            observed = message(key, bad=none + zero, steps=seen, optimizer=optimizer_suffix(opt, signals.optimizers))
             if since is not None:
                 observed = message("health.step_with_no_gradient.stopped", observed=observed, step=since)
             return Outcome("fail", observed, where={"step": since} if since is not None else {})

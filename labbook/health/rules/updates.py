@@ -76,7 +76,7 @@ def steps_change_parameters(run: Run, signals: Signals) -> Outcome:
         step for one in lrs[:1] for step, rate in zip(one.steps, one.values, strict=True) if rate == 0 and not lrs[1:]
     }
     rows = [row for p in parameters_of(signals) if p.is_matrix and p.trainable for s, row in p.history if s not in idle]
-    ratios = [v for row in rows if (v := row.get("ratio")) is not None and math.isfinite(v)]
+    ratios = [v for row in rows if row.get("g") and (v := row.get("ratio")) is not None and math.isfinite(v)]
     extra: Message | str = ""
     if ratios and median(ratios) == 0.0:
         still = sum(1 for ratio in ratios if ratio == 0.0)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from labbook.health.evidence.layer_history import modules_of, parameters_of
+from labbook.health.evidence.layer_history import modules_of, name_in_models, parameters_of
 from labbook.health.evidence.measurements import (
     join_names,
     place_message,
@@ -65,10 +65,11 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
         observed = message("health.param_never_gets_grad.never", bad=missing, total=total)
     else:
         observed = message("health.param_never_gets_grad.never_uncounted", bad=missing)
-    where = {"parameter": (cut or never)[0]}
+    shown = name_in_models(signals, cut or never)
+    where = {"parameter": shown[0]}
     share = missing / total if total else 0.0
     if cut:
-        evidence = message("health.param_never_gets_grad.cut_off", names=join_names(cut))
+        evidence = message("health.param_never_gets_grad.cut_off", names=join_names(shown))
         if 0 < share <= _SMALL_PART and all(_is_in_library(signals, name) for name in cut):
             return Outcome("note", observed, (evidence,), where)
         return Outcome("fail", observed, (evidence, *_cut_sentence(signals)), where | _cut_place(signals))
@@ -76,7 +77,7 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
         m.get("name", "") for model in signals.models for m in model.get("modules", []) if m.get("order") is not None
     }
     spare = all(_is_in_library(signals, _place_within(ran, name)) for name in never)
-    evidence = message("health.param_never_gets_grad.never_ran", names=join_names(never))
+    evidence = message("health.param_never_gets_grad.never_ran", names=join_names(shown))
     places = _places_left_out(ran, never)
     lacking = Counter(_NUMBER.sub("#", place) for place in places)
     # A layer may be spare; nobody makes a table, as that of positions, to look nothing up.

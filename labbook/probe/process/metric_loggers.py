@@ -190,10 +190,27 @@ def _tune_report(session, metrics, *args, **kwargs):
     return "ray", None, metrics
 
 
+def _paddle_batch(callbacks, mode, step=None, logs=None):
+    """Adds the loss of a batch to those of its evaluation; the logs of `Model` have only that of the last batch."""
+    loss, size = (logs or {}).get("loss"), (logs or {}).get("batch_size")
+    if mode == "eval" and type(loss) is list and len(loss) == 1 and size:
+        total, samples = _PADDLE_LOSS.pop(callbacks, (0.0, 0)) if step else (0.0, 0)
+        _PADDLE_LOSS[callbacks] = (total + loss[0] * size, samples + size)
+    return "paddle", None, {}
+
+
+_PADDLE_LOSS = {}
+"""Callbacks of an evaluation that runs -> sum of the losses over its samples, number of samples."""
+
+
 def _paddle_evaluated(callbacks, mode, logs=None):
     """The result of `Model.evaluate`, and of each validation of `Model.fit`, whose callbacks know the epochs."""
+    if mode != "eval":
+        return "paddle", None, {}
+    total, samples = _PADDLE_LOSS.pop(callbacks, (0.0, 0))
+    means = {"loss": total / samples if samples else None}
     fits = any(callback.params.get("epochs") for callback in callbacks.callbacks[:1])
-    return "paddle", None, _named_values(logs, "val/" if fits else "eval/") if mode == "eval" else {}
+    return "paddle", None, _named_values({**logs, **means}, "val/" if fits else "eval/")
 
 
 def _paddle_epoch(callbacks, epoch=None, logs=None):
@@ -219,6 +236,8 @@ _BOOKKEEPING = (
 )  # fmt: skip
 """Ends of names that transformers adds to what it logs: times, counters, and what is measured at the optimizer."""
 
+_PADDLE = {"on_batch_end": _paddle_batch, "on_end": _paddle_evaluated, "on_epoch_end": _paddle_epoch}
+
 _WATCHED = {
     "lightning.fabric.loggers.csv_logs": _LIGHTNING_CSV,
     "lightning_fabric.loggers.csv_logs": _LIGHTNING_CSV,
@@ -229,7 +248,7 @@ _WATCHED = {
     "tensorboardX.writer": _TENSORBOARD,
     "visualdl.writer.writer": {"LogWriter": {"add_scalar": _visualdl_scalar, "add_scalars": _visualdl_scalars}},
     "wandb.sdk.wandb_run": {"Run": {"log": _wandb_log}},
-    "paddle.hapi.callbacks": {"CallbackList": {"on_end": _paddle_evaluated, "on_epoch_end": _paddle_epoch}},
+    "paddle.hapi.callbacks": {"CallbackList": _PADDLE},
     "optuna.trial._trial": {"Trial": {"report": _optuna_report}},
     "ray.train._internal.session": {"_TrainSession": {"report": _tune_report}},
     "mlflow.tracking.client": {"MlflowClient": {"log_metric": _mlflow_metric, "log_batch": _mlflow_batch}},

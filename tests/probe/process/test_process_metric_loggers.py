@@ -89,12 +89,16 @@ net = nn.Linear(4, 2)
 model = paddle.Model(net)
 optimizer = paddle.optimizer.Adam(0.1, parameters=net.parameters())
 model.prepare(optimizer, nn.CrossEntropyLoss(), paddle.metric.Accuracy())
-model.fit(Data(), Data(), epochs=2, batch_size=20, verbose=0, callbacks=[Seen()])
-seen.append(model.evaluate(Data(), batch_size=20, verbose=0)["acc"])
-print(json.dumps(seen))
+model.fit(Data(), Data(), epochs=2, batch_size=16, verbose=0, callbacks=[Seen()])
+seen.append(model.evaluate(Data(), batch_size=16, verbose=0)["acc"])
+target = (x[:, :1] > 0).astype("int64")
+print(json.dumps([*seen, float(nn.functional.cross_entropy(net(x), target))]))
 """
     outcome = healthy(run(program, fork="paddle"))
     logged = [event["values"] for event in outcome.of("scalars")]
-    assert [values["val/acc"] for values in logged if "val/acc" in values] == outcome.result[:2]
-    assert [values["eval/acc"] for values in logged if "eval/acc" in values] == outcome.result[2:]
+    *accuracies, loss = outcome.result
+    assert [values["val/acc"] for values in logged if "val/acc" in values] == accuracies[:2]
+    assert [values["eval/acc"] for values in logged if "eval/acc" in values] == accuracies[2:]
+    losses = [values[name] for values in logged for name in ("val/loss", "eval/loss") if name in values]
+    assert losses[1:] == pytest.approx([loss, loss])  # of all samples, not of the last batch
     assert [set(values) for values in logged if "acc" in values] == [{"acc"}] * 2
