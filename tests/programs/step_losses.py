@@ -20,7 +20,9 @@ STEPS = 5
 def data(seed):
     generator = np.random.RandomState(seed)
     pair = generator.randn(16, 8), generator.randn(16, 1)
-    return [framework.from_numpy(p.astype("float32")) if TORCH else framework.to_tensor(p.astype("float32")) for p in pair]
+    return [
+        framework.from_numpy(p.astype("float32")) if TORCH else framework.to_tensor(p.astype("float32")) for p in pair
+    ]
 
 
 def net():
@@ -192,6 +194,31 @@ def attacked_in_many_short_steps():
     return attacked(lambda optimizer, model: clear(optimizer), 100)
 
 
+class Uncalled(nn.Module if TORCH else nn.Layer):
+    """A model whose `forward` is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 1)
+
+    def score(self, x):
+        return framework.tanh(x @ self.inner.weight.reshape([8, 1])) + self.inner.bias
+
+
+def cleared_without_a_call():
+    model, losses = Uncalled(), []
+    optimizer = sgd(model)
+    for at in range(STEPS):
+        for part in range(3):
+            clear(optimizer)
+            x, y = data(3 * at + part)
+            loss = (model.score(x) - y).square().mean()
+            loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return [losses]
+
+
 def attacked_and_zeroed():
     return attacked(lambda optimizer, model: clear(optimizer, True))
 
@@ -328,6 +355,7 @@ LOOPS = [
     summed_before,
     attacked_and_cleared,
     attacked_and_zeroed,
+    cleared_without_a_call,
     attacked_and_cleared_by_the_model,
     attacked_and_cleared_by_hand,
     never_cleared,

@@ -323,12 +323,14 @@ class TensorInspector:
         None where there are more than `MOST_OPTIMIZERS`, as with one for each layer.
         """
         loop, training = self._monitor.loop, self.adapter.training
-        found, now, followed = [], training.local.recorder, {id(root) for root in self.followed_models()}
+        found, now, followed = [], training.local.recorder, set(self.followed_models())
         for optimizer in list(self.optimizers) if len(self.optimizers) <= MOST_OPTIMIZERS else ():
             recorder = training.recorders.get(id(optimizer))
             if recorder is None or not (recorder.index in loop.of or recorder is now):
                 held = self.adapter.facts.parameters(optimizer)
-                if not held or id(self.roots.owner_of(held[0])) not in followed:
+                root = self.roots.owner_of(held[0]) if held else None
+                # Without a known thread: trained by other methods than `forward`, or without a model.
+                if not held or (root is not None and root.thread is not None and root not in followed):
                     continue
             found.append(optimizer)
         return found

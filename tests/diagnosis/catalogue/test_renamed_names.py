@@ -38,6 +38,12 @@ CELL = "<ipython-input-3-0123> in <module>\n----> 1 encoder = OneHotEncoder(spar
             "TensorFlow 2.0 removed",
         ),
         (
+            "ModuleNotFoundError: No module named 'lightly.data.collate'",
+            "removed_module_imported",
+            "lightly has no module data.collate",
+        ),
+        ("ModuleNotFoundError: No module named 'google.cloud'", "import_module_missing", "google.cloud is missing"),
+        (
             "TypeError: SGD.__init__() got an unexpected keyword argument 'lr'",
             "removed_argument_used",
             "use learning_rate",

@@ -16,6 +16,7 @@ SUMMED = {
     "attacked_and_cleared": [1],
     "attacked_and_zeroed": [1],
     "attacked_and_cleared_by_the_model": [1],
+    "cleared_without_a_call": [1],
     "attacked_and_cleared_by_hand": [1],
     "never_cleared": [None],
     "adversaries": [2, None],
@@ -73,5 +74,5 @@ def test_the_loss_of_a_step_is_what_was_stepped_on(run, framework):
         use: {name for index, name in optimizers if use in used.get(str(index), {})}
         for use in ("discarded", "set_aside")
     }
-    late = {"cleared_for_each_part", "cleared_before_the_last_part", "stepped_after_many"}
+    late = {"cleared_for_each_part", "cleared_without_a_call", "cleared_before_the_last_part", "stepped_after_many"}
     assert uses == {"discarded": late, "set_aside": {"gradients_by_task"}}
