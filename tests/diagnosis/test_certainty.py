@@ -55,11 +55,21 @@ def test_only_a_message_that_begins_with_the_words_of_a_page_is_certain(text, id
         "RuntimeError: expected scalar type Long but found Float",
         "RuntimeError: Numpy is not available",
         "TypeError: 'Tensor' object is not callable",
+        "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGKILL",
+        "subprocess.CalledProcessError: Command '['python']' died with <Signals.SIGKILL: 9>.",
     ],
 )
 def test_no_page_is_certain_of_a_message_that_has_several_causes(message):
     found = diagnose(read_text(LAST + message), MATCHER).primary
     assert found is not None and found.tier > 1
+
+
+@pytest.mark.parametrize("sign", ["bash: line 1:  3128 Killed   python train.py", "exitcode  : -9 (pid: 3128)"])
+def test_a_kill_is_certain_only_with_a_report_of_the_memory(sign):
+    assert diagnose(read_text(sign), MATCHER).primary and not certain(sign)
+    assert certain(f"{sign}\nslurmstepd: error: Detected 1 oom_kill event in StepId=81234.0.") == [
+        "process_killed_by_os"
+    ]
 
 
 def test_what_a_message_guesses_is_not_the_cause_where_the_error_behind_it_says_it():

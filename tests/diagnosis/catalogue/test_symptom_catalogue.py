@@ -175,6 +175,17 @@ def test_a_page_does_not_depend_on_one_pattern_that_fits_everything(pages):
                 )
 
 
+_GUESS = re.compile(
+    r"\b(?:may (?:be|have|indicate)|might|maybe|perhaps|probably|possibly|likely|can happen if|seems?)\b"
+)
+
+
+def test_no_message_that_guesses_is_certain(pages):
+    """What a library only supposes is at most likely; a pattern that ends before the guess may be certain."""
+    texts = [(page.id, one.text) for page in pages if page.tier == 1 for one in page.patterns if one.weight == 3]
+    assert not [row for row in texts if _GUESS.search(row[1]) or "did you forget" in row[1].lower()]
+
+
 def test_headings_are_known():
     assert set(HEADINGS) == {"en", "zh"}
 
