@@ -75,7 +75,7 @@ def _argument_of_increasing(source: Source, node: ast.expr) -> ast.expr | None:
     return node.func.value if isinstance(node.func, ast.Attribute) and not node.args else None
 
 
-@warning("adversaries_not_opposed", "Arjovsky et al. 2017, Wasserstein GAN, algorithm 1", row="loop-bug")
+@warning("adversaries_not_opposed", "Arjovsky et al. 2017, Wasserstein GAN, algorithm 1")
 def same_direction(code: Code, source: Source) -> Iterator[Hit]:
     """A generator and its critic both lower, or both raise, the score of generated samples."""
     judged = [(call, _scores(code, source, terms)) for call, terms in minimised_losses(code, source)]
@@ -112,11 +112,7 @@ def _modules(code: Code, source: Source, score: ast.Call) -> set[ast.Call]:
     return {kind.call for kind in kinds if kind is not None}
 
 
-@warning(
-    "loss_formula_wrong",
-    "Dinh et al. 2017, Real NVP, equations 2 and 6: log p(x) = log p(z) + log |det dz/dx|",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "Dinh et al. 2017, Real NVP, equations 2 and 6: log p(x) = log p(z) + log |det dz/dx|")
 def determinant_sign(code: Code, source: Source) -> Iterator[Hit]:
     """The negative log-likelihood of a flow has the log-determinant of its layers with the wrong sign."""
     directions = {found for where in code.sources for found in _directions(code, where)} - {0}
