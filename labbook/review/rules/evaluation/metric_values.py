@@ -324,7 +324,7 @@ def accuracy_of_numbers(code: Code, source: Source) -> Iterator[Hit]:
     for call in code.calls_in(source, "compile", "prepare"):
         loss = argument(call, 1, "loss")
         metrics = argument(call, 2 if is_call(call, "prepare") else 3, "metrics")
-        if loss is None or metrics is None or not _is_distance(loss):
+        if loss is None or metrics is None or _name_of(loss) not in _REGRESSION_LOSSES:
             continue
         if _names_in(metrics) & _ACCURACIES and (
             is_call(call, "prepare") or _ends_in_one_number(code, source, receiver(call))
@@ -348,10 +348,6 @@ def _names_in(node: ast.expr) -> set[str]:
 
 def _name_of(loss: ast.expr) -> str:
     return str(loss.value) if isinstance(loss, ast.Constant) else last_name(getattr(loss, "func", loss))
-
-
-def _is_distance(loss: ast.expr) -> bool:
-    return _name_of(loss) in _REGRESSION_LOSSES
 
 
 def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> bool:

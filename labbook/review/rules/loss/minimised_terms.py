@@ -194,7 +194,7 @@ def _layer_sum(code: Code, source: Source, scope: Function | None, name: str) ->
             found.add((pair[0], 1))
         elif added is None:
             return set()
-        elif not _is_zero(added):
+        elif number(added) != 0 and not is_call(added, *_ZEROS):
             turned = -1 if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Sub) else 1
             for sign, term in signed_terms(added, turned):
                 latents = {pair[0] for pair in pairs if pair[1] == dotted_target(term)}
@@ -231,7 +231,3 @@ def _is_sum(code: Code, source: Source, log_det: ast.expr) -> bool:
         parts = _layer_sum(code, source, source.function(log_det), dotted_target(log_det))
         code.remembered[key] = {sign for _, sign in parts} == {1}
     return bool(code.remembered[key])
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return number(node) == 0 or (is_call(node, *_ZEROS))
