@@ -4,40 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 
+from labbook.health import rules
 from labbook.health.causes import explanations
 from labbook.health.evidence.measurements import has_trained, measured_series, missing_reason, unobserved
 from labbook.health.evidence.training_kind import hardly_learns, has_fallen
-from labbook.health.rules import (
-    activation,
-    convergence,
-    coverage,
-    distributed,
-    first_nonfinite,
-    frozen_layers,
-    gradient,
-    initial,
-    layer_axes,
-    learning_targets,
-    loaded_states,
-    logged_metrics,
-    loop,
-    loss_graph,
-    memory_use,
-    model_mode,
-    normalisation,
-    numeric,
-    partial_passes,
-    performance,
-    precision,
-    requested_settings,
-    schedule,
-    static_graphs,
-    updates,
-    validation,
-    wiring,
-)
-from labbook.health.rules.data import batch_order, image_scale, input_data, labels, padding, sequence_targets, splits
+from labbook.health.rules import first_nonfinite, precision, updates
 from labbook.model.check import Check, CheckPages, CheckWording, Outcome, cases_of
 from labbook.model.message import Message, message
 from labbook.model.metric_kinds import metric_kind
@@ -45,70 +18,29 @@ from labbook.model.run import CheckResult, Run
 from labbook.model.signals import Signals
 from labbook.store.text.sentences import Sentences
 
-_MODULES = (
-    coverage,
-    initial,
-    schedule,
-    wiring,
-    loaded_states,
-    loss_graph,
-    gradient,
-    updates,
-    frozen_layers,
-    activation,
-    normalisation,
-    layer_axes,
-    numeric,
-    precision,
-    input_data,
-    splits,
-    sequence_targets,
-    image_scale,
-    labels,
-    padding,
-    batch_order,
-    partial_passes,
-    loop,
-    model_mode,
-    static_graphs,
-    learning_targets,
-    convergence,
-    validation,
-    logged_metrics,
-    memory_use,
-    performance,
-    distributed,
-    requested_settings,
+_MODULE_NAMES = (
+    "coverage initial schedule wiring loaded_states loss_graph gradient updates frozen_layers activation "
+    "normalisation layer_axes numeric precision data.input_data data.splits data.sequence_targets data.image_scale "
+    "data.labels data.padding data.batch_order partial_passes loop model_mode static_graphs learning_targets "
+    "convergence validation logged_metrics memory_use performance distributed requested_settings"
 )
+"""Modules of `health/rules/`, in the order of their rows: those that steps and losses need first."""
 
-CLASSIC = (
-    "steps_counted",
-    "loss_seen",
-    "init_loss_off",
-    "loss_nonfinite",
-    "param_never_gets_grad",
-    "gradient_all_zero",
-    "nonfinite_gradient",
-    "grad_not_cleared",
-    "step_changed_nothing",
-    "update_too_large",
-    "activation_collapse",
-    "nonfinite_input",
-    "input_not_normalised",
-    "label_out_of_head",
-    "class_imbalance",
-    "amp_scale_collapse",
-    "learning_rate_seen",
-    "eval_in_train_mode",
-    "memory_graph_retained",
-    "dataloader_bottleneck",
-    "seeds_set",
-    "determinism",
-    "probe_overhead",
+_CLASSIC_WORDS = (
+    "steps_counted loss_seen init_loss_off loss_nonfinite param_never_gets_grad gradient_all_zero nonfinite_gradient "
+    "grad_not_cleared step_changed_nothing update_too_large activation_collapse nonfinite_input input_not_normalised "
+    "label_out_of_head class_imbalance amp_scale_collapse learning_rate_seen eval_in_train_mode memory_graph_retained "
+    "dataloader_bottleneck seeds_set determinism probe_overhead"
 )
+CLASSIC = tuple(_CLASSIC_WORDS.split())
 """Rows that are always shown, in their order; the others only when they found something."""
 
-CHECKS = tuple(value for module in _MODULES for value in vars(module).values() if isinstance(value, Check))
+CHECKS = tuple(
+    value
+    for name in _MODULE_NAMES.split()
+    for value in vars(import_module(f"{rules.__name__}.{name}")).values()
+    if isinstance(value, Check)
+)
 """All checks, in the order of the modules and of the functions in them."""
 
 _WORST, _NOTES = ("fail", "warn", "note", "ok", "not observed"), 6
@@ -281,7 +213,6 @@ def _raise_corroborated(rows: Sequence[CheckResult], run: Run, pages: CheckPages
 def _raise_hint(row: CheckResult, rows: Sequence[CheckResult], run: Run, pages: CheckPages) -> CheckResult:
     """Returns the row; as a finding where it is a hint of `_RAISED_BY_EFFECT`, and one of its effects was found.
 
-    So is a regression loss on whole numbers, where the program computes an accuracy of them, steps so small that
     So is a regression loss on whole numbers, where the program computes an accuracy of them, steps so small that
     nothing moved, or that the loss hardly falls, as a limit of the gradient may make them, and frozen random layers
     where it falls by less than a tenth. A squared error on probabilities that falls below a fifth does its work.

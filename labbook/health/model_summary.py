@@ -12,7 +12,6 @@ from labbook.health.evidence.trend_tests import median
 from labbook.health.model_tree import model_tree
 from labbook.health.parameter_counts import count_parameters
 from labbook.health.rules.performance import phase_times
-from labbook.model.events.data_kinds import Loader
 from labbook.model.events.inspection_kinds import Flight, Model, ModuleRow
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.run import Run
@@ -52,7 +51,7 @@ def summary(run: Run) -> dict[str, Any]:
         "flow": _flow(signals),
         "phases": {name: float(f"{seconds:.4g}") for name, seconds in phase_times(signals).items()},
         "losses": [_loss(loss) for loss in signals.losses if loss.get("training") is not False][:8],
-        "loaders": [_loader(loader) for loader in signals.loaders[:8]],
+        "loaders": [{name: loader[name] for name in _LOADER if name in loader} for loader in signals.loaders[:8]],
         "autograd": _autograd(signals),
         "flight": _flight(signals.flight),
         "batches": debug_output.batches(signals, in_phases=bool(run.facts("phases"))),
@@ -196,10 +195,6 @@ def _median(values: list[float]) -> float | None:
 def _loss(loss: LossCall) -> dict[str, Any]:
     facts = {"function": loss.get("fn", ""), "line": loss.get("line", ""), "calls": loss.get("calls", 0)}
     return {**facts, "classes": loss.get("classes", 0)} if loss.get("classes") else facts
-
-
-def _loader(loader: Loader) -> dict[str, Any]:
-    return {name: loader[name] for name in _LOADER if name in loader}
 
 
 def _flight(flight: Flight) -> dict[str, Any]:

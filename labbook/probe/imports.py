@@ -30,7 +30,7 @@ class PostImportFinder:
     def watch(self, name, callback):
         """Calls `callback(module)` once: after the import of `name`, or now when that is done. Never raises."""
         module = sys.modules.get(name)
-        if module is not None and not _is_being_imported(module):
+        if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
             self._call(name, module, [callback])
             return
         self._watched.setdefault(name, []).append(callback)
@@ -107,7 +107,3 @@ class PostImportFinder:
         for callback in callbacks:
             with self._guard("imported " + name):
                 callback(module)
-
-
-def _is_being_imported(module):
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

@@ -70,6 +70,7 @@ class Rule:
         source: Origin of the rule.
         loop: Whether it checks hand-written loops; it is skipped if a trainer library runs the loop.
         row: Class of the row that it adds to the checklist of a run, for a fault that no measurement shows; "": none.
+            That of a warning is "loop-bug" where it does not say another.
         explains: Whether it finds what the check of its symptom takes for a fault, done on purpose.
         resumed: Whether its row is one of runs that began with loaded weights; the same code also runs without them.
     """
@@ -111,6 +112,6 @@ def _rule(
 
 
 error = partial(_rule, "error", tier=1)
-warning = partial(_rule, "warning", tier=2)
+warning = partial(_rule, "warning", tier=2, row="loop-bug")
 note = partial(_rule, "note", tier=3)
-"""Decorators of rules of a severity, with its usual tier: `@warning("softmax_wrong_axis", source, row="loop-bug")`."""
+"""Decorators of rules of a severity, with its usual tier: `@warning("softmax_wrong_axis", source)`."""

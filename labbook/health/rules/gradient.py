@@ -101,7 +101,7 @@ def steps_have_gradients(run: Run, signals: Signals) -> Outcome:
     """
     empty = signals.loop.get("steps_without_gradient", {})
     steps = max(1, signals.loop.get("steps", 0))
-    satisfied = _was_zero(process_series(run, signals, "loss"))
+    satisfied = any(low == 0.0 for s in process_series(run, signals, "loss") for low in (s.low or s.values))
     for opt, times in empty.items():
         none, zero = times.get("none", 0), 0 if satisfied else times.get("zero", 0)
         seen = times.get("checked") or _steps_of(run, signals, opt) or steps
@@ -120,10 +120,6 @@ def _stopped_at(norms: Sequence[Series]) -> int | None:
     steps, values = finite_points(norms[0]) if len(norms) == 1 else ([], [])
     begun = sum(1 for _ in takewhile(lambda norm: norm > 0, values))
     return steps[begun] if begun and len(values) - begun >= _STREAK and not any(values[begun:]) else None
-
-
-def _was_zero(series: Sequence[Series]) -> bool:
-    return any(low == 0.0 for s in series for low in (s.low or s.values))
 
 
 def _steps_of(run: Run, signals: Signals, opt: str) -> int:

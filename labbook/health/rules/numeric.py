@@ -143,7 +143,7 @@ def _bad_leaf(leaf: Leaf, step: int, verdict: str) -> Outcome:
     if not _nans(leaf):
         value = message("health.nonfinite_input.values", count=leaf.get("bad", 0))
     observed = message("health.nonfinite_input.found", value=value, role=role, step=step, many="")
-    path, elements = leaf.get("path", ""), _elements(leaf)
+    path, elements = leaf.get("path", ""), math.prod(leaf["shape"]) if "shape" in leaf else 0
     evidence = message("health.nonfinite_input.leaf", path=path, step=step, value=value, elements=elements)
     return Outcome(verdict, observed, (evidence,))
 
@@ -156,10 +156,6 @@ def _nans(tensor: Leaf | ModuleInspection) -> int:
     """How many NaN a tensor has; where only their presence is known, all its non-finite values."""
     nan = tensor.get("nan", 0)
     return tensor.get("bad", 0) if nan is True else int(nan)
-
-
-def _elements(leaf: Leaf) -> int:
-    return math.prod(leaf["shape"]) if "shape" in leaf else 0
 
 
 @check("nonfinite_activation", family="numeric", tier=1, needs=("modules",))

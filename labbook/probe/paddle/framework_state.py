@@ -180,7 +180,7 @@ def model_facts(root, own):
         "name": model_lookup.class_name(root) if root is not None else "",
         "parameters": {id(p): prod(p.shape) for p in every},
         "trainable": {id(p): prod(p.shape) for p in every if not p.stop_gradient},
-        "device": {_place(p.place) for p in own},
+        "device": {str(p.place).replace("Place(", "").rstrip(")") for p in own},
         "dtype": {str(p.dtype).replace("paddle.", "") for p in own},
     }
 
@@ -189,10 +189,6 @@ def _running_statistics(root):
     """Ids of the running statistics of batch norms, which PaddlePaddle keeps as parameters."""
     held = [(layer, layer.__dict__.get("_parameters") or {}) for layer in root.sublayers(include_self=True)]
     return {id(p) for layer, own in held for name, p in own.items() if is_statistic(layer, name)}
-
-
-def _place(place):
-    return str(place).replace("Place(", "").rstrip(")")
 
 
 def _is_frozen(parameter):

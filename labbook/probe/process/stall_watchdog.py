@@ -115,7 +115,8 @@ class StallWatchdog:
     def _watch(self, wake, gone):
         try:
             self._native = get_native_id()
-            _block_signals()
+            # The threads of the program handle all signals.
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
             while not wake.acquire(timeout=self._look_s):
                 with self._probe.guard("pulse"):
                     self._check()
@@ -193,11 +194,6 @@ class StallWatchdog:
             os.close(descriptor)
         if not fork and not os.path.getsize(path):
             os.unlink(path)
-
-
-def _block_signals():
-    """Block all signals in this thread, so that the threads of the program handle them."""
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
 
 
 def _is_default(*names):

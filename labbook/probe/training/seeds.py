@@ -13,7 +13,7 @@ def attach(module, probe):
     """Watch `random.seed` or `numpy.random.seed`, and the state of the generator."""
     source = "numpy" if module.__name__.startswith("numpy") else "python"
     watch(module, "seed", source, probe)
-    _STATES[source] = [_numpy_state(module) if source == "numpy" else _python_state(module), None]
+    _STATES[source] = [_numpy_state(module) if source == "numpy" else lambda: hash(module.getstate()), None]
 
 
 def follow(source, state):
@@ -40,10 +40,6 @@ def unseeded_generators():
         elif source not in SEEN and state() != begin:
             drawn[source] = None
     return drawn
-
-
-def _python_state(module):
-    return lambda: hash(module.getstate())
 
 
 def _numpy_state(module):

@@ -54,7 +54,7 @@ def edited_notes(
     for path in notes:
         data = path.read_bytes()
         name = committed.get(names[path], "")
-        if name != blob_hash(data, like=name) and not _runs_on(data):
+        if name != blob_hash(data, like=name) and b"\nstatus: running\n" not in data.partition(b"\n---")[0]:
             found.append(path)
             if not name:
                 new |= {blob_hash(data, like="0" * length) for length in (40, 64)}
@@ -139,8 +139,3 @@ def _blobs(notebook: Notebook, folders: GitFolders, notes: Sequence[Path]) -> di
         )
     rows = (row.split(b"\t", 1) for row in answer.out.split(b"\0") if row)
     return {path: about.split()[2].decode("ascii") for about, path in rows}
-
-
-def _runs_on(data: bytes) -> bool:
-    """Whether this is the entry of a running run, which is committed at its end."""
-    return b"\nstatus: running\n" in data.partition(b"\n---")[0]

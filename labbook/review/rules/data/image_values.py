@@ -31,7 +31,7 @@ def no_normalise(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(call)
 
 
-@warning("input_double_normalised", "torchvision.transforms.ToTensor: scales to [0, 1]", tier=1)
+@warning("input_double_normalised", "torchvision.transforms.ToTensor: scales to [0, 1]", tier=1, row="")
 def divided_twice(code: Code, source: Source) -> Iterator[Hit]:
     """Images are divided by 255 twice."""
     to_tensor = any(source.dotted(call.func) in _TO_TENSOR for call in code.calls_in(source, "ToTensor"))

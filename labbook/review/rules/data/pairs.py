@@ -28,9 +28,7 @@ _SAME_MASK = ("float", "to", "astype", "cast", "unsqueeze", "view", "reshape", "
 
 
 @warning(
-    "masked_mean_over_all",
-    "torch.nn.CrossEntropyLoss: `ignore_index` divides by the targets that are not ignored",
-    row="loop-bug",
+    "masked_mean_over_all", "torch.nn.CrossEntropyLoss: `ignore_index` divides by the targets that are not ignored"
 )
 def masked_mean(code: Code, source: Source) -> Iterator[Hit]:
     """The mean of a loss over all elements is taken after a mask has set some to 0."""
@@ -192,11 +190,7 @@ def _begins_at_start(node: ast.Subscript) -> bool | None:
     return node.slice.lower is None or number(node.slice.lower) == 0
 
 
-@warning(
-    "arguments_swapped",
-    "Rice et al. 2017, Detecting argument selection defects: the same for names of results",
-    row="loop-bug",
-)
+@warning("arguments_swapped", "Rice et al. 2017, Detecting argument selection defects: the same for names of results")
 def results_exchanged(code: Code, source: Source) -> Iterator[Hit]:
     """Two results of a function, or two parts of a sample, are unpacked at each other's place, by the names of both."""
     pairs = [(one.targets[0], one.value) for one in source.of_type(ast.Assign)]

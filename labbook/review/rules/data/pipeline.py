@@ -40,7 +40,10 @@ _SORTS = {"shuffle", "randperm", "permutation", "random_split", "sample", "train
 
 
 @warning(
-    "training_not_shuffled", "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle", loop=True
+    "training_not_shuffled",
+    "torch.utils.data.DataLoader: shuffle=False by default, the same in paddle",
+    loop=True,
+    row="",
 )
 def not_shuffled(code: Code, source: Source) -> Iterator[Hit]:
     """The loader of a training loop does not shuffle the samples."""
@@ -88,7 +91,7 @@ def _order_is_free(code: Code, kind: Kind) -> bool:
     return not origin.name.startswith(_KNOWN_DATASETS)
 
 
-@warning("train_val_overlap", "Humbatova et al., ICSE 2020", tier=1)
+@warning("train_val_overlap", "Humbatova et al., ICSE 2020", tier=1, row="")
 def validated_on_training(code: Code, source: Source) -> Iterator[Hit]:
     """A validation or test loader reads the dataset of the training loader."""
     loaders: list[tuple[str, ast.Call, ast.AST]] = []
@@ -128,7 +131,7 @@ def _is_validation(name: str) -> bool:
     return name.startswith(("val", "test", "dev", "eval")) and "train" not in name
 
 
-@warning("train_val_overlap", "torchvision.datasets; paddle.vision.datasets", tier=1)
+@warning("train_val_overlap", "torchvision.datasets; paddle.vision.datasets", tier=1, row="")
 def validated_on_training_split(code: Code, source: Source) -> Iterator[Hit]:
     """A dataset named test or validation is created with `train=True` (paddle: mode="train")."""
     for named, value, node in named_values(source):
@@ -255,7 +258,7 @@ def _seeds_between(source: Source, one: ast.AST, other: ast.AST) -> bool:
     return any("seed" in (name := last_name(call.func).lower()) or "state" in name or "rng" in name for call in calls)
 
 
-@warning("iterator_exhausted", "Python glossary: an exhausted iterator appears like an empty container", row="loop-bug")
+@warning("iterator_exhausted", "Python glossary: an exhausted iterator appears like an empty container")
 def exhausted(code: Code, source: Source) -> Iterator[Hit]:
     """Batches come from an iterator that is made once, before the loop over epochs: after one pass it is empty."""
     if not trains(code):
@@ -286,7 +289,7 @@ def _ends(code: Code, source: Source, made: ast.Call | ast.GeneratorExp) -> bool
     return not endless and any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in body)
 
 
-@warning("order_identical_each_epoch", "torch.utils.data.distributed.DistributedSampler", tier=1, loop=True)
+@warning("order_identical_each_epoch", "torch.utils.data.distributed.DistributedSampler", tier=1, loop=True, row="")
 def no_set_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """`set_epoch` of a `DistributedSampler` of torch is never called. Paddle's counts epochs itself."""
     if code.calls.get("set_epoch") or not trains(code):

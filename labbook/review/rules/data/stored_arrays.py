@@ -31,7 +31,7 @@ _PAST = re.compile(r"(?:^|_)(?:lag|lagged|prev|previous|past)(?:$|_|\d)", re.IGN
 _DEPTH = 3
 
 
-@warning("stored_array_changes", "Python, Programming FAQ: assignment makes references, not copies", row="loop-bug")
+@warning("stored_array_changes", "Python, Programming FAQ: assignment makes references, not copies")
 def stored_without_copy(code: Code, source: Source) -> Iterator[Hit]:
     """A list is given the same array in each turn of a loop, and the array is changed in place: all items are equal."""
     for call in code.calls_in(source, "append"):
@@ -98,11 +98,7 @@ def _changes(nodes: Iterator[ast.AST], target: str) -> bool:
     return False
 
 
-@warning(
-    "target_in_inputs",
-    "Python reference, slicings: `x[i:i + n]` ends before `x[i + n]`",
-    row="data",
-)
+@warning("target_in_inputs", "Python reference, slicings: `x[i:i + n]` ends before `x[i + n]`", row="data")
 def target_in_window(code: Code, source: Source) -> Iterator[Hit]:
     """A window of a series goes on to the value that is to be predicted from it."""
     for loop in (node for node in source.nodes if isinstance(node, LOOPS)):
@@ -165,7 +161,7 @@ def _gives_column(statement: ast.stmt | None) -> bool:
     return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript)
 
 
-@warning("value_never_used", "PyFlakes: a value that is assigned again before it is read", row="loop-bug")
+@warning("value_never_used", "PyFlakes: a value that is assigned again before it is read")
 def element_overwritten(code: Code, source: Source) -> Iterator[Hit]:
     """A loop stores a value in an array, and another one at the same place before anything reads the array."""
     for loop in (one for one in source.nodes if isinstance(one, LOOPS)):
@@ -197,11 +193,7 @@ def _stored_again(place: ast.Subscript, following: Sequence[ast.stmt]) -> ast.st
     return None
 
 
-@warning(
-    "q_target_wrong",
-    "Mnih et al. 2015, Algorithm 1: state, action, reward, next state",
-    row="loop-bug",
-)
+@warning("q_target_wrong", "Mnih et al. 2015, Algorithm 1: state, action, reward, next state")
 def state_stored_twice(code: Code, source: Source) -> Iterator[Hit]:
     """A transition has the state before the step at the place of the state after it."""
     for call in (one for one in source.of_type(ast.Call) if is_call(one, "append", "push", "add", "store", "remember")):

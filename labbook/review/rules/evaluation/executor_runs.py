@@ -13,9 +13,7 @@ from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 
-@warning(
-    "evaluation_updates_parameters", "paddle.static.Executor.run: it runs all operators of a program", row="loop-bug"
-)
+@warning("evaluation_updates_parameters", "paddle.static.Executor.run: it runs all operators of a program")
 def test_data_in_training_program(code: Code, source: Source) -> Iterator[Hit]:
     """The program that an optimizer was built into is fed with held-out data, elsewhere with that of the training."""
     trained = {_program_around(source, call) for call in code.calls_in(source, "minimize")}

@@ -68,7 +68,6 @@ def _uses(source: Source, owner: ast.ClassDef, name: str) -> set[str]:
 @warning(
     "metric_of_wrong_values",
     "PyTorch Lightning, TorchMetrics in Lightning: separate metrics for training, validation and testing",
-    row="loop-bug",
 )
 def metric_shared_by_phases(code: Code, source: Source) -> Iterator[Hit]:
     """One metric object collects the batches of training and of validation, and its value over all of them is read."""
@@ -83,7 +82,6 @@ def metric_shared_by_phases(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "metric_of_wrong_values",
     "TorchMetrics in Lightning, common pitfalls: the mean of the values of batches is not the value of the epoch",
-    row="loop-bug",
 )
 def mean_of_batch_values(code: Code, source: Source) -> Iterator[Hit]:
     """A metric that is no mean, or its value so far, is logged for each batch: that of the epoch is their mean."""
@@ -145,7 +143,7 @@ _OF_ALL = (
 """Functions of scikit-learn whose mean over batches is not their value over all samples."""
 
 
-@warning("metric_of_wrong_values", "sklearn.metrics: areas and ratios of counts are of all samples", row="loop-bug")
+@warning("metric_of_wrong_values", "sklearn.metrics: areas and ratios of counts are of all samples")
 def ratio_of_each_batch(code: Code, source: Source) -> Iterator[Hit]:
     """An area under a curve, or a ratio of counts, is computed for each batch of an evaluation and averaged."""
     for loop in source.of_type(ast.For):

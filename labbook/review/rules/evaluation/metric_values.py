@@ -52,9 +52,7 @@ _REGRESSION_LOSSES = (
 _PARTS_BY_INDEX = ("Subset", "SubsetRandomSampler")
 
 
-@warning(
-    "metric_of_wrong_values", "torch.nn.BCEWithLogitsLoss: the outputs are logits, 0.5 is a logit of 0", row="loop-bug"
-)
+@warning("metric_of_wrong_values", "torch.nn.BCEWithLogitsLoss: the outputs are logits, 0.5 is a logit of 0")
 def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
     """Outputs are compared with 0.5 although the loss takes them for logits, of which 0 is the middle."""
     if not any(code.calls.get(name) for name in _WITH_LOGITS):
@@ -69,7 +67,7 @@ def logits_over_half(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"compared": ast.unparse(node)})
 
 
-@warning("metric_of_wrong_values", "torch.sigmoid: the outputs are above 0", tier=1, row="loop-bug")
+@warning("metric_of_wrong_values", "torch.sigmoid: the outputs are above 0", tier=1)
 def probability_over_zero(code: Code, source: Source) -> Iterator[Hit]:
     """Probabilities are compared with 0, which all of them are above: each sample is predicted to be positive."""
     for node in source.of_type(ast.Compare):
@@ -79,7 +77,7 @@ def probability_over_zero(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"compared": ast.unparse(node), "activation": end})
 
 
-@warning("metric_of_wrong_values", "torch.argmax: the axis of the classes is 1; the same in paddle", row="loop-bug")
+@warning("metric_of_wrong_values", "torch.argmax: the axis of the classes is 1; the same in paddle")
 def argmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """Predicted classes are the largest outputs over the batch instead of those over the classes."""
     for where, call in (*code.calls.get("argmax", ()), *code.calls.get("max", ())):
@@ -104,7 +102,7 @@ def _is_compared(node: ast.AST, names: set[str], call: ast.Call) -> bool:
     return any(one is call or last_name(one) in names for one in ast.walk(node))
 
 
-@warning("metric_of_wrong_values", "PyTorch examples, ImageNet: meters are reset for each epoch", row="loop-bug")
+@warning("metric_of_wrong_values", "PyTorch examples, ImageNet: meters are reset for each epoch")
 def total_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """A total over batches is divided by the length of one epoch, and is never set back to 0 between epochs."""
     for epochs in source.of_type(ast.For):
@@ -140,9 +138,7 @@ def _share_of_epoch(source: Source, epochs: ast.For, batches: ast.For, total: st
     return None
 
 
-@warning(
-    "metric_of_wrong_values", "torch.utils.data.DataLoader: shuffle=True changes the order of samples", row="loop-bug"
-)
+@warning("metric_of_wrong_values", "torch.utils.data.DataLoader: shuffle=True changes the order of samples")
 def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     """Predictions of a loader that shuffles are compared with labels in the order of the data set."""
     for loop in source.of_type(ast.For):
@@ -168,11 +164,7 @@ def shuffled_predictions(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(call, {"labels": labels, "loader": ast.unparse(loop.iter)})
 
 
-@warning(
-    "metric_of_wrong_values",
-    "scikit-learn, TransformedTargetRegressor: predictions are transformed back",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "scikit-learn, TransformedTargetRegressor: predictions are transformed back")
 def scaled_predictions(code: Code, source: Source) -> Iterator[Hit]:
     """The model learns scaled targets, and its predictions are compared with targets that are not scaled."""
     for where, fit in code.calls.get("fit_transform", ()):
@@ -204,7 +196,7 @@ def _twins(rows: str) -> set[str]:
     return {re.sub(r"train|tr$|^tr", part, rows) for part in ("test", "te", "val", "valid")} - {rows}
 
 
-@warning("metric_of_wrong_values", "chosen by us: the same expression under the names of two parts", row="loop-bug")
+@warning("metric_of_wrong_values", "chosen by us: the same expression under the names of two parts")
 def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
     """A name of held-out data, or of their metric, is given the same part of the data as that of training."""
     if any(code.calls.get(name) for name in _PARTS_BY_INDEX):
@@ -224,9 +216,7 @@ def part_under_another_name(code: Code, source: Source) -> Iterator[Hit]:
 
 
 @warning(
-    "metric_of_wrong_values",
-    "scikit-learn, Metrics and scoring: precision is tp / (tp + fp), recall is tp / (tp + fn)",
-    row="loop-bug",
+    "metric_of_wrong_values", "scikit-learn, Metrics and scoring: precision is tp / (tp + fp), recall is tp / (tp + fn)"
 )
 def rate_of_other_counts(code: Code, source: Source) -> Iterator[Hit]:
     """A precision, a recall or a specificity is divided by other counts than its formula has."""
@@ -251,9 +241,7 @@ def _count(node: ast.expr) -> str:
 
 
 @warning(
-    "metric_of_wrong_values",
-    "Everingham et al. 2010, Pascal VOC: intersection over union, area + area - intersection",
-    row="loop-bug",
+    "metric_of_wrong_values", "Everingham et al. 2010, Pascal VOC: intersection over union, area + area - intersection"
 )
 def union_counts_twice(code: Code, source: Source) -> Iterator[Hit]:
     """An intersection over union is divided by the sum of both areas, which contains the intersection twice."""
@@ -290,7 +278,7 @@ def _signed_summands(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]
         yield sign, node
 
 
-@warning("metric_of_wrong_values", "sklearn.metrics: labels first, predictions second", row="loop-bug")
+@warning("metric_of_wrong_values", "sklearn.metrics: labels first, predictions second")
 def labels_given_second(code: Code, source: Source) -> Iterator[Hit]:
     """A metric that is not symmetric gets the predictions as its labels."""
     for node in source.nodes:
@@ -310,11 +298,7 @@ def _without_calls(node: ast.expr) -> ast.expr:
     return node
 
 
-@warning(
-    "metric_of_wrong_values",
-    "scikit-learn, TransformedTargetRegressor: predictions are transformed back",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "scikit-learn, TransformedTargetRegressor: predictions are transformed back")
 def logarithm_not_undone(code: Code, source: Source) -> Iterator[Hit]:
     """The model learns logarithms of the targets, and its predictions are compared with targets of other rows."""
     turned = ("exp", "expm1", "power", "inverse_transform")
@@ -334,17 +318,13 @@ def logarithm_not_undone(code: Code, source: Source) -> Iterator[Hit]:
                 return
 
 
-@warning(
-    "metric_of_wrong_values",
-    "scikit-learn, Metrics and scoring: accuracy is of classes, not of numbers",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "scikit-learn, Metrics and scoring: accuracy is of classes, not of numbers")
 def accuracy_of_numbers(code: Code, source: Source) -> Iterator[Hit]:
     """A regression is measured by its accuracy: the share of outputs that equal their targets exactly."""
     for call in code.calls_in(source, "compile", "prepare"):
         loss = argument(call, 1, "loss")
         metrics = argument(call, 2 if is_call(call, "prepare") else 3, "metrics")
-        if loss is None or metrics is None or not _is_distance(loss):
+        if loss is None or metrics is None or _name_of(loss) not in _REGRESSION_LOSSES:
             continue
         if _names_in(metrics) & _ACCURACIES and (
             is_call(call, "prepare") or _ends_in_one_number(code, source, receiver(call))
@@ -352,7 +332,7 @@ def accuracy_of_numbers(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"loss": ast.unparse(loss)})
 
 
-@warning("metric_of_wrong_values", "keras.metrics.BinaryAccuracy: each output is compared with 0.5", row="loop-bug")
+@warning("metric_of_wrong_values", "keras.metrics.BinaryAccuracy: each output is compared with 0.5")
 def accuracy_of_each_class(code: Code, source: Source) -> Iterator[Hit]:
     """The loss chooses one of several classes, and the accuracy counts the outputs on the right side of 0.5."""
     for call in code.calls_in(source, "compile"):
@@ -370,17 +350,13 @@ def _name_of(loss: ast.expr) -> str:
     return str(loss.value) if isinstance(loss, ast.Constant) else last_name(getattr(loss, "func", loss))
 
 
-def _is_distance(loss: ast.expr) -> bool:
-    return _name_of(loss) in _REGRESSION_LOSSES
-
-
 def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> bool:
     """Whether the last layer of a Keras model is a `Dense(1)` without an activation."""
     last = last_keras_layer(code, source, model)
     return last is not None and number(argument(last, 0, "units")) == 1 and keras_activation(last) == "linear"
 
 
-@warning("metric_of_wrong_values", "torch.nn.CrossEntropyLoss: ignore_index; the same in paddle", row="loop-bug")
+@warning("metric_of_wrong_values", "torch.nn.CrossEntropyLoss: ignore_index; the same in paddle")
 def ignored_labels_counted(code: Code, source: Source) -> Iterator[Hit]:
     """The loss leaves out labels with one number, and the accuracy divides by the count of all labels."""
     ignored = [argument(call, None, "ignore_index") for name in _WITH_IGNORED for call in code.calls_in(source, name)]

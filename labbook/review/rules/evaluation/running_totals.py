@@ -33,11 +33,7 @@ _MEASURES = re.compile(r"loss|criterion|entropy|accuracy")
 _CONVERSIONS = AS_IS | {"cpu", "numpy", "tolist", "item", "int", "long", "ravel", "contiguous"}
 
 
-@warning(
-    "metric_of_wrong_values",
-    "PyTorch tutorials, training a classifier: counts are added up over the batches",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "PyTorch tutorials, training a classifier: counts are added up over the batches")
 def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
     """What was 0 before a loop over batches, or is measured in an evaluation, is that of the last batch after it."""
     for loop in source.of_type(ast.For):
@@ -61,7 +57,7 @@ def total_overwritten(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-@warning("loop_left_early", "Python reference: break and return leave the loop", tier=1, row="loop-bug")
+@warning("loop_left_early", "Python reference: break and return leave the loop", tier=1)
 def loop_left_early(code: Code, source: Source) -> Iterator[Hit]:
     """A loop that trains on batches, or adds up over them, always leaves at the end of its first batch."""
     for loop in source.of_type(ast.For):
@@ -123,7 +119,6 @@ def _nodes_after(source: Source, loop: ast.For) -> Iterator[ast.AST]:
     "metric_of_wrong_values",
     "torch.utils.data.DataLoader: drop_last leaves out the last batch; the same in paddle",
     tier=1,
-    row="loop-bug",
 )
 def total_of_other_length(code: Code, source: Source) -> Iterator[Hit]:
     """A total over the batches of one loader is divided by the length of another one, or of more than it delivers."""
@@ -179,7 +174,6 @@ def _division(node: ast.AST) -> tuple[str, ast.Call | None]:
     "metric_of_wrong_values",
     "PyTorch Geometric, mini-batches: the nodes of all graphs of a batch are rows of one matrix",
     tier=1,
-    row="loop-bug",
 )
 def nodes_over_graphs(code: Code, source: Source) -> Iterator[Hit]:
     """Right nodes of batches of graphs are added up, and divided by the number of graphs."""
@@ -201,11 +195,7 @@ def _compares_labels(node: ast.AST) -> bool:
     return any(member_key(side) == "y" for side in sides)
 
 
-@warning(
-    "metric_of_wrong_values",
-    "scikit-learn, Metrics and scoring: predictions and labels of one evaluation",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "scikit-learn, Metrics and scoring: predictions and labels of one evaluation")
 def predictions_pile_up(code: Code, source: Source) -> Iterator[Hit]:
     """A metric in a loop over epochs gets lists that are filled in each epoch, and are made before the loop."""
     for call in source.of_type(ast.Call):
@@ -251,7 +241,7 @@ def _calls_method_of(node: ast.AST, name: str, *methods: str) -> bool:
     return owner is not None and dotted_target(owner) == name
 
 
-@warning("metric_of_wrong_values", "torchvision references: a sample counts once if it is among the k", row="loop-bug")
+@warning("metric_of_wrong_values", "torchvision references: a sample counts once if it is among the k")
 def hits_over_k(code: Code, source: Source) -> Iterator[Hit]:
     """A top-k accuracy is the mean over all k predictions of a sample, so that it is at most 1 / k."""
     for call in code.calls_in(source, "mean"):
@@ -290,11 +280,7 @@ def _pair_of(source: Source, node: ast.expr) -> ast.expr | None:
     return calls.get(dotted_target(node)) if dotted_target(node) else None
 
 
-@warning(
-    "metric_of_wrong_values",
-    "sklearn.metrics.roc_auc_score: y_score are probabilities or decision values",
-    row="loop-bug",
-)
+@warning("metric_of_wrong_values", "sklearn.metrics.roc_auc_score: y_score are probabilities or decision values")
 def curve_of_classes(code: Code, source: Source) -> Iterator[Hit]:
     """The area under a curve is computed of predicted classes: it has one threshold instead of all."""
     for node in source.of_type(ast.Call):
@@ -344,9 +330,7 @@ def _is_class(source: Source, node: ast.expr) -> bool:
 
 
 @warning(
-    "metric_divided_by_batches",
-    "torch.utils.data.DataLoader: its length is the number of batches; the same in paddle",
-    row="loop-bug",
+    "metric_divided_by_batches", "torch.utils.data.DataLoader: its length is the number of batches; the same in paddle"
 )
 def metric_over_batches(code: Code, source: Source) -> Iterator[Hit]:
     """The number of right predictions is divided by the number of batches."""

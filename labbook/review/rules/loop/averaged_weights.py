@@ -24,11 +24,7 @@ _PUT_IN = re.compile(r"apply_shadow|apply_ema|copy_to|swap|store", re.IGNORECASE
 _PUT_BACK = re.compile(r"restore|swap_back|unapply", re.IGNORECASE)
 
 
-@warning(
-    "averaged_weights_misused",
-    "torch.optim.swa_utils.get_ema_multi_avg_fn: decay * average + (1 - decay) * new",
-    row="loop-bug",
-)
+@warning("averaged_weights_misused", "torch.optim.swa_utils.get_ema_multi_avg_fn: decay * average + (1 - decay) * new")
 def average_forgets(code: Code, source: Source) -> Iterator[Hit]:
     """An average of weights keeps hardly anything of itself: its decay multiplies the new weights."""
     for node in source.nodes:
@@ -46,7 +42,6 @@ def average_forgets(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "averaged_copy_never_updated",
     "torch.optim.swa_utils.AveragedModel: update_parameters after the step of the optimizer",
-    row="loop-bug",
 )
 def average_never_updated(code: Code, source: Source) -> Iterator[Hit]:
     """An average of weights is made and never updated, so that it stays at the initial weights."""
@@ -66,7 +61,6 @@ def average_never_updated(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "averaged_weights_misused",
     "torch.optim.swa_utils.get_ema_multi_avg_fn: the average keeps `decay` of itself at each update",
-    row="loop-bug",
 )
 def average_updated_rarely(code: Code, source: Source) -> Iterator[Hit]:
     """An average that keeps most of itself is updated once an epoch: at the end it is mostly the first weights."""
@@ -152,7 +146,7 @@ def _factor_of_average(term: ast.expr, average: str) -> tuple[bool, ast.expr | N
     return found is not None, found
 
 
-@warning("averaged_weights_misused", "torch_ema: `restore` after an evaluation with averaged weights", row="loop-bug")
+@warning("averaged_weights_misused", "torch_ema: `restore` after an evaluation with averaged weights")
 def average_left_in_model(code: Code, source: Source) -> Iterator[Hit]:
     """Averaged weights are put into the model in a loop of training, and are never taken out again."""
     for owner in source.of_type(ast.ClassDef):

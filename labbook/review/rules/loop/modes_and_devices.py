@@ -82,7 +82,9 @@ def never_eval(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
-@warning("eval_in_train_mode", "torch.nn.Module.train: a program that calls it has a model with modes", loop=True)
+@warning(
+    "eval_in_train_mode", "torch.nn.Module.train: a program that calls it has a model with modes", loop=True, row=""
+)
 def only_train(code: Code, source: Source) -> Iterator[Hit]:
     """A model of unknown layers is evaluated, and only `train()` is called, never `eval()`."""
     for call, kind in _evaluated_without_eval(code, source):
@@ -239,7 +241,7 @@ def misspelt_gradient_flag(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"flag": target.attr, "meant": near[0]})
 
 
-@warning("grad_enabled_in_validation", "torch.no_grad; paddle.no_grad", loop=True)
+@warning("grad_enabled_in_validation", "torch.no_grad; paddle.no_grad", loop=True, row="")
 def grad_in_evaluation(code: Code, source: Source) -> Iterator[Hit]:
     """An evaluation loop builds an autograd graph that is never used."""
     if not _trains(code):

@@ -88,11 +88,7 @@ def _generated(code: Code, source: Source, loss: ast.expr) -> dict[str, ast.Call
     return found
 
 
-@warning(
-    "accumulation_not_scaled",
-    "accelerate.Accelerator.backward: it divides by gradient_accumulation_steps itself",
-    row="loop-bug",
-)
+@warning("accumulation_not_scaled", "accelerate.Accelerator.backward: it divides by gradient_accumulation_steps itself")
 def divided_by_accelerate_too(code: Code, source: Source) -> Iterator[Hit]:
     """A loss is divided by the accumulation steps of accelerate, whose `backward` divides it as well."""
     for node in source.of_type(ast.With):

@@ -20,9 +20,7 @@ _MAKERS = ("load_from_checkpoint", "from_pretrained")
 _PLAIN = ("SGD", "Momentum")
 
 
-@warning(
-    "optimizer_state_not_restored", "PyTorch: saving a general checkpoint", loop=True, row="loop-bug", resumed=True
-)
+@warning("optimizer_state_not_restored", "PyTorch: saving a general checkpoint", loop=True, resumed=True)
 def resumed_without_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A training goes on at the epoch of a checkpoint, of which it loads the weights, and no state of the optimizer."""
     made = [call for call in source.of_type(ast.Call) if is_optimizer(source.dotted(call.func))]
@@ -43,7 +41,7 @@ def resumed_without_optimizer(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
-@warning("eval_in_train_mode", "torch.nn.Module.eval: a new module is in training mode", row="loop-bug")
+@warning("eval_in_train_mode", "torch.nn.Module.eval: a new module is in training mode")
 def loaded_without_eval(code: Code, source: Source) -> Iterator[Hit]:
     """A model with dropout or batch norm is made and loaded, and predicts under `no_grad` without `eval()`."""
     for made in of_type(source.nodes, ast.Assign):
@@ -66,7 +64,7 @@ def loaded_without_eval(code: Code, source: Source) -> Iterator[Hit]:
             )
 
 
-@warning("partial_state_load", "Lightning: load_from_checkpoint is a class method and returns a model", row="loop-bug")
+@warning("partial_state_load", "Lightning: load_from_checkpoint is a class method and returns a model")
 def loaded_model_dropped(code: Code, source: Source) -> Iterator[Hit]:
     """A class method that returns a loaded model is called on another model, and nothing keeps what it returns."""
     for call in (one.value for one in source.of_type(ast.Expr)):

@@ -51,11 +51,7 @@ _ONE_NAME = re.compile(r"^[^{]*best[^{]*$")
 _PLATEAU = ("torch.optim.lr_scheduler.ReduceLROnPlateau", "paddle.optimizer.lr.ReduceOnPlateau")
 
 
-@warning(
-    "lr_schedule_wrong",
-    "torch.optim.lr_scheduler.ReduceLROnPlateau: mode='min' by default; the same in paddle",
-    row="loop-bug",
-)
+@warning("lr_schedule_wrong", "torch.optim.lr_scheduler.ReduceLROnPlateau: mode='min' by default; the same in paddle")
 def schedule_direction(code: Code, source: Source) -> Iterator[Hit]:
     """A schedule that waits for a metric to fall is given one that rises, or the other way round."""
     for call in code.calls_in(source, "step"):
@@ -101,12 +97,7 @@ def _metric(node: ast.expr) -> str:
     return last_name(node)
 
 
-@warning(
-    "lr_schedule_wrong",
-    "torch.optim.lr_scheduler.OneCycleLR: `step` is called after every batch",
-    tier=1,
-    row="loop-bug",
-)
+@warning("lr_schedule_wrong", "torch.optim.lr_scheduler.OneCycleLR: `step` is called after every batch", tier=1)
 def cycle_per_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """A cycle that is as long as all batches of the training is stepped once an epoch."""
     for call in code.calls_in(source, "step"):
@@ -135,12 +126,7 @@ def _is_training(node: ast.stmt) -> bool:
     return isinstance(node, ast.For) and "backward" in called
 
 
-@warning(
-    "best_by_wrong_direction",
-    "paddle.callbacks.EarlyStopping: mode min for losses, max for scores",
-    tier=1,
-    row="loop-bug",
-)
+@warning("best_by_wrong_direction", "paddle.callbacks.EarlyStopping: mode min for losses, max for scores", tier=1)
 def stopped_by_direction(code: Code, source: Source) -> Iterator[Hit]:
     """Early stopping waits for a score to fall, or for a loss to rise, or the best checkpoint is chosen so."""
     for name, watched in _WATCHED.items():
@@ -164,7 +150,6 @@ def _direction_setting(source: Source, call: ast.Call, values: Mapping[str, obje
 @warning(
     "best_by_wrong_direction",
     "keras.callbacks.ModelCheckpoint: save_best_only; skorch.callbacks.Checkpoint: valid_loss_best",
-    row="loop-bug",
 )
 def best_saved_each_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """The checkpoint of the best epoch is written in every epoch, under one name: it is that of the last one."""
@@ -186,7 +171,6 @@ def best_saved_each_epoch(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "best_by_wrong_direction",
     "keras.callbacks.ModelCheckpoint: monitor='val_loss'; the best epoch is that of held-out data",
-    row="loop-bug",
 )
 def best_of_training(code: Code, source: Source) -> Iterator[Hit]:
     """The best epoch is chosen by a metric of the training, although the program evaluates held-out data."""
@@ -205,7 +189,6 @@ def best_of_training(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "lr_schedule_wrong",
     "LightningModule.configure_optimizers: interval and frequency belong to the dictionary of lr_scheduler",
-    row="loop-bug",
 )
 def key_beside_scheduler(code: Code, source: Source) -> Iterator[Hit]:
     """A setting of a scheduler is put beside it in what `configure_optimizers` returns, where Lightning ignores it."""
@@ -219,7 +202,6 @@ def key_beside_scheduler(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "best_by_wrong_direction",
     "torch.optim.lr_scheduler.ReduceLROnPlateau: num_bad_epochs is 0 again after an improvement",
-    row="loop-bug",
 )
 def patience_never_reset(code: Code, source: Source) -> Iterator[Hit]:
     """Epochs without improvement are counted over the whole training: an improvement does not set the count back."""
@@ -235,11 +217,7 @@ def patience_never_reset(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(one, {"count": name})
 
 
-@warning(
-    "lr_schedule_wrong",
-    "torch.optim.lr_scheduler.LambdaLR: the function returns a factor of the initial rate",
-    row="loop-bug",
-)
+@warning("lr_schedule_wrong", "torch.optim.lr_scheduler.LambdaLR: the function returns a factor of the initial rate")
 def factor_is_rate(code: Code, source: Source) -> Iterator[Hit]:
     """The function of a LambdaLR returns the rate itself, which is multiplied by the initial rate once more."""
     for call in code.calls_in(source, "LambdaLR"):
@@ -263,7 +241,6 @@ def _multiplies(source: Source, name: ast.Name) -> bool:
 @warning(
     "best_by_wrong_direction",
     "torch.optim.lr_scheduler.ReduceLROnPlateau: mode min for losses and errors, max for scores",
-    row="loop-bug",
 )
 def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
     """The epoch that is saved as the best one has the lowest accuracy, or the highest loss."""
@@ -297,7 +274,7 @@ def _is_loss(code: Code, source: Source, node: ast.expr) -> bool:
     return re.fullmatch(r"(?:torch|paddle)\.nn\.(?:\w+Loss|functional\.(?:\w+_loss|cross_entropy))", name) is not None
 
 
-@warning("lr_schedule_wrong", "torch.optim.Optimizer: the rate of a step is that of `param_groups`", row="loop-bug")
+@warning("lr_schedule_wrong", "torch.optim.Optimizer: the rate of a step is that of `param_groups`")
 def rate_not_given(code: Code, source: Source) -> Iterator[Hit]:
     """The variable of the learning rate changes in a loop, and the optimizer keeps the rate that it was made with."""
     yield from _changed_defaults(source)
@@ -349,9 +326,7 @@ def _is_shown(source: Source, use: ast.Name, name: str) -> bool:
 
 
 @warning(
-    "best_by_wrong_direction",
-    "PyTorch tutorials, transfer learning: the best weights are loaded after the training",
-    row="loop-bug",
+    "best_by_wrong_direction", "PyTorch tutorials, transfer learning: the best weights are loaded after the training"
 )
 def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of the best epoch are copied, and nothing reads the copy: the last epoch is tested."""
@@ -367,9 +342,7 @@ def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
 
 
 @warning(
-    "lr_schedule_wrong",
-    "torch.optim.lr_scheduler: the argument of `step` is an epoch, except for ReduceLROnPlateau",
-    row="loop-bug",
+    "lr_schedule_wrong", "torch.optim.lr_scheduler: the argument of `step` is an epoch, except for ReduceLROnPlateau"
 )
 def metric_given_as_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """A schedule that counts epochs is given a loss or a score as the number of the epoch."""

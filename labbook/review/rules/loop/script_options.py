@@ -19,7 +19,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-@warning("", "chosen by us", tier=1)
+@warning("", "chosen by us", tier=1, row="")
 def option_not_used(code: Code, source: Source) -> Iterator[Hit]:
     """An option is never read, and its value is hard-coded."""
     parsers = list(code.calls_in(source, "parse_args"))

@@ -199,7 +199,7 @@ def _line(source: Source, event: Event) -> str:
     return str(source.line(event.node)[0])
 
 
-@warning("lr_schedule_wrong", "torch.optim: how to adjust learning rate (since 1.1)", tier=1, loop=True)
+@warning("lr_schedule_wrong", "torch.optim: how to adjust learning rate (since 1.1)", tier=1, loop=True, row="")
 def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
     """A loop always steps a scheduler before the optimizer."""
     for loop in loops(source):
@@ -223,7 +223,7 @@ def scheduler_before_optimizer(code: Code, source: Source) -> Iterator[Hit]:
 _COSINES = ("CosineAnnealingLR", "CosineAnnealingDecay")
 
 
-@warning("lr_schedule_wrong", "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True)
+@warning("lr_schedule_wrong", "torch.optim.lr_scheduler.CosineAnnealingLR", loop=True, row="")
 def schedule_per_batch(code: Code, source: Source) -> Iterator[Hit]:
     """A cosine schedule with a period in epochs is stepped for each batch."""
     for call in code.calls_in(source, "step"):
@@ -257,7 +257,7 @@ def _epochs(node: ast.expr) -> set[str]:
     return set()
 
 
-@warning("step_changed_nothing", "chosen by us", loop=True)
+@warning("step_changed_nothing", "chosen by us", loop=True, row="")
 def hidden_failures(code: Code, source: Source) -> Iterator[Hit]:
     """A handler for all exceptions around a training step does nothing."""
     for node in source.of_type(ast.Try):

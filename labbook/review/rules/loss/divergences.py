@@ -24,7 +24,6 @@ _REVERSED = re.compile(r"revers|rkl|mode_seeking|generalized_jsd|js_?div", re.IG
 @warning(
     "softmax_wrong_axis",
     'torch.nn.functional.kl_div: "batchmean" divides by the length of axis 0, the batch; the same in paddle',
-    row="loop-bug",
 )
 def divergence_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """A divergence of a batch is given probabilities that add up to 1 over the samples instead of the classes."""
@@ -42,7 +41,7 @@ def divergence_over_batch(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-@warning("loss_formula_wrong", "Kingma and Welling 2014, appendix B: the divergence of two normals", row="loop-bug")
+@warning("loss_formula_wrong", "Kingma and Welling 2014, appendix B: the divergence of two normals")
 def divergence_sign(code: Code, source: Source) -> Iterator[Hit]:
     """The divergence of a variational autoencoder has the opposite sign: it is negative, and training lowers it."""
     if "elbo" in "\n".join(source.lines).lower():
@@ -92,7 +91,7 @@ def _argument_of_exp(node: ast.expr) -> str:
     return dotted_target(given)
 
 
-@warning("loss_formula_wrong", "torch.nn.functional.kl_div: input, then target; the same in paddle", row="loop-bug")
+@warning("loss_formula_wrong", "torch.nn.functional.kl_div: input, then target; the same in paddle")
 def divergence_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """`kl_div` of a distillation is given the teacher as the input and the student as the target."""
     if _REVERSED.search("\n".join(source.lines)):
@@ -106,7 +105,7 @@ def divergence_swapped(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"call": ast.unparse(call.func)})
 
 
-@warning("posterior_collapse", "Kingma and Welling 2014, 2.3: both terms are sums for a sample", row="loop-bug")
+@warning("posterior_collapse", "Kingma and Welling 2014, 2.3: both terms are sums for a sample")
 def divergence_outweighs(code: Code, source: Source) -> Iterator[Hit]:
     """The divergence of an autoencoder is summed over its dimensions, the reconstruction averaged over all elements."""
     for node, summed, averaged in _summed_beside_averaged(code, source):

@@ -23,7 +23,7 @@ _LOG_SIGMOIDS = ("logsigmoid", "log_sigmoid", "softplus")
 _HINGES = ("relu", "clamp", "clip", "maximum", "max")
 
 
-@warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: z = mean + deviation * noise", row="loop-bug")
+@warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: z = mean + deviation * noise")
 def deviation_of_code(code: Code, source: Source) -> Iterator[Hit]:
     """Noise is scaled by a log variance, or by a variance, instead of the standard deviation."""
     for node in source.of_type(ast.BinOp):
@@ -61,7 +61,7 @@ def _is_changed(source: Source, node: ast.AST) -> bool:
     return False
 
 
-@warning("triplet_swapped", "Schroff et al. 2015, FaceNet, equation 3", row="loop-bug")
+@warning("triplet_swapped", "Schroff et al. 2015, FaceNet, equation 3")
 def swapped_triplet(code: Code, source: Source) -> Iterator[Hit]:
     """A triplet loss pulls the negative towards the anchor and pushes the positive away."""
     for node in source.of_type(ast.Call):
@@ -106,9 +106,7 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[str, int]]:
 
 
 @warning(
-    "triplet_swapped",
-    "Hadsell et al. 2006, equation 4: similar pairs have the squared distance, others the margin",
-    row="loop-bug",
+    "triplet_swapped", "Hadsell et al. 2006, equation 4: similar pairs have the squared distance, others the margin"
 )
 def pairs_swapped(code: Code, source: Source) -> Iterator[Hit]:
     """A contrastive loss pulls pairs of different samples together, and pushes those of the same class apart."""
@@ -129,9 +127,7 @@ def _factor(product: ast.expr) -> str:
 
 
 @warning(
-    "loss_formula_wrong",
-    "Hadsell et al. 2006, equation 4: max(0, margin - distance) for pairs of different samples",
-    row="loop-bug",
+    "loss_formula_wrong", "Hadsell et al. 2006, equation 4: max(0, margin - distance) for pairs of different samples"
 )
 def margin_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Both parts of a contrastive loss grow with the distance: `max(0, distance - margin)` pulls pairs together."""
@@ -160,11 +156,7 @@ def _margin_sign(call: ast.Call) -> int:
     return margins[0] if len(terms) == 2 and len(margins) == 1 and terms[0][1] != terms[1][1] else 0
 
 
-@warning(
-    "triplet_swapped",
-    "Rendle et al. 2009, BPR: -log(sigmoid(positive score - negative score))",
-    row="loop-bug",
-)
+@warning("triplet_swapped", "Rendle et al. 2009, BPR: -log(sigmoid(positive score - negative score))")
 def ranking_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """A pairwise ranking loss falls when the negative gets a higher score than the positive."""
     for node in (one for one in source.of_type(ast.Call) if last_name(one.func) in _LOG_SIGMOIDS):
@@ -183,7 +175,6 @@ def ranking_reversed(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "loss_formula_wrong",
     "Mikolov et al. 2013, equation 4: log sigmoid(score) + sum of log sigmoid(-score of a negative)",
-    row="loop-bug",
 )
 def negatives_not_negated(code: Code, source: Source) -> Iterator[Hit]:
     """Negative sampling raises the scores of the negatives as it does those of the positives."""

@@ -34,7 +34,7 @@ def is_subtracted(source: Source, name: str) -> bool:
     return False
 
 
-@warning("loss_formula_wrong", "Milletari et al. 2016: the loss is 1 - Dice", row="loop-bug")
+@warning("loss_formula_wrong", "Milletari et al. 2016: the loss is 1 - Dice")
 def score_as_loss(code: Code, source: Source) -> Iterator[Hit]:
     """A function named as a loss returns the overlap itself, which is larger for better predictions."""
     for table in code.functions.values():
@@ -72,7 +72,7 @@ def _is_score(code: Code, source: Source, node: ast.expr, depth: int = 0) -> boo
     return value is not None and _is_score(code, source, value, depth + 1)
 
 
-@warning("loss_formula_wrong", "Lin et al. 2017, Focal Loss: the probability is exp(-cross entropy)", row="loop-bug")
+@warning("loss_formula_wrong", "Lin et al. 2017, Focal Loss: the probability is exp(-cross entropy)")
 def probability_of_entropy(code: Code, source: Source) -> Iterator[Hit]:
     """A focal loss takes `exp(cross entropy)`, which is above 1, for the probability of the right class."""
     for node in source.nodes:
@@ -92,9 +92,7 @@ def probability_of_entropy(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(power, {"power": ast.unparse(power), "entropy": ast.unparse(term)})
 
 
-@warning(
-    "loss_formula_wrong", "Kendall and Gal 2017, equation 8: exp(-s) * error + s, with s = log variance", row="loop-bug"
-)
+@warning("loss_formula_wrong", "Kendall and Gal 2017, equation 8: exp(-s) * error + s, with s = log variance")
 def error_times_variance(code: Code, source: Source) -> Iterator[Hit]:
     """A loss adds a log-variance to an error times its exponential: both fall with it, so the loss has no minimum."""
     for node in source.nodes:
@@ -136,7 +134,7 @@ def _is_error(code: Code, source: Source, node: ast.expr) -> bool:
     )
 
 
-@warning("loss_formula_wrong", "Goodfellow et al. 2016, Deep Learning, 7.1: the penalty is added", row="loop-bug")
+@warning("loss_formula_wrong", "Goodfellow et al. 2016, Deep Learning, 7.1: the penalty is added")
 def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
     """A penalty on the weights is subtracted from the loss, so that training makes the weights larger."""
     for node in source.of_type(ast.Assign):
@@ -154,7 +152,6 @@ def penalty_subtracted(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "loss_formula_wrong",
     "Raissi et al. 2019, Physics-informed neural networks: u_xx is the derivative of u_x with respect to x",
-    row="loop-bug",
 )
 def derivative_misnamed(code: Code, source: Source) -> Iterator[Hit]:
     """A derivative is taken with respect to another input, or of another order, than its name says."""
@@ -209,9 +206,7 @@ def _named_derivative(name: str, inputs: set[str]) -> tuple[str, str] | None:
     return (stem, "".join(sorted(letters))) if stem and letters and set(letters) <= inputs else None
 
 
-@warning(
-    "loss_formula_wrong", "torch.nn.GaussianNLLLoss: var, the variance of each output; positive values", row="loop-bug"
-)
+@warning("loss_formula_wrong", "torch.nn.GaussianNLLLoss: var, the variance of each output; positive values")
 def deviation_as_variance(code: Code, source: Source) -> Iterator[Hit]:
     """A Gaussian likelihood is given a standard deviation or a log-variance where it expects the variance."""
     for call in source.of_type(ast.Call):
@@ -241,9 +236,7 @@ def _is_used_as_deviation(source: Source, name: str) -> bool:
     return False
 
 
-@warning(
-    "loss_formula_wrong", "torch.nn.MSELoss: reduction='mean' returns one number for the whole batch", row="loop-bug"
-)
+@warning("loss_formula_wrong", "torch.nn.MSELoss: reduction='mean' returns one number for the whole batch")
 def weights_without_effect(code: Code, source: Source) -> Iterator[Hit]:
     """Weights of samples multiply a loss that is averaged already: every sample has the same weight."""
     for node in (one for one in source.of_type(ast.Call) if is_call(one, "mean", "sum")):

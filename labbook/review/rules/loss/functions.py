@@ -125,7 +125,7 @@ def shadowed_callable(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"name": name, "kind": kind.name.rsplit(".", 1)[-1]})
 
 
-@warning("memory_graph_retained", "PyTorch FAQ: My model reports out of memory", tier=1)
+@warning("memory_graph_retained", "PyTorch FAQ: My model reports out of memory", tier=1, row="")
 def loss_accumulated(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of each step is added to a total without detaching it."""
     for loop in loops(source):

@@ -23,7 +23,7 @@ _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _DDPM = "Ho et al. 2020, DDPM, equation 4: x_t = sqrt(alpha_bar) * x_0 + sqrt(1 - alpha_bar) * noise"
 
 
-@warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: normal noise", row="loop-bug")
+@warning("latent_deviation_wrong", "Kingma and Welling 2014, 2.4: normal noise")
 def uniform_noise(code: Code, source: Source) -> Iterator[Hit]:
     """A latent code is drawn with uniform noise: mean plus deviation times a number between 0 and 1."""
     for node in source.of_type(ast.BinOp):
@@ -42,7 +42,7 @@ def _is_drawn(node: ast.expr | None, names: tuple[str, ...]) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) in names
 
 
-@warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
+@warning("diffusion_noise_wrong", _DDPM)
 def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
     """The target of a denoiser is noise that is drawn a second time, not the noise that was added."""
     for call in (node for node in source.of_type(ast.Call) if len(node.args) >= 2):
@@ -61,7 +61,7 @@ def noise_drawn_again(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(target, {"target": ast.unparse(target)})
 
 
-@warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
+@warning("diffusion_noise_wrong", _DDPM)
 def noise_without_root(code: Code, source: Source) -> Iterator[Hit]:
     """A sample and its noise are mixed by the cumulative product itself, not by its square root."""
     for node, share in _mixtures(code, source):
@@ -69,7 +69,7 @@ def noise_without_root(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"code": ast.unparse(node)})
 
 
-@warning("diffusion_noise_wrong", _DDPM, row="loop-bug")
+@warning("diffusion_noise_wrong", _DDPM)
 def noise_not_cumulative(code: Code, source: Source) -> Iterator[Hit]:
     """A sample is mixed with noise by the factor of a single step, where the product of all steps before belongs."""
     text = "\n".join(source.lines)
@@ -132,7 +132,7 @@ def _is_cumulative(code: Code, source: Source, share: ast.expr) -> bool:
     return _CUMULATIVE.search(text) is not None or any("cumprod" in ast.unparse(one) for one in values)
 
 
-@warning("same_batch_every_step", "Goodfellow et al. 2014, algorithm 1: new noise in each step", row="loop-bug")
+@warning("same_batch_every_step", "Goodfellow et al. 2014, algorithm 1: new noise in each step")
 def noise_made_once(code: Code, source: Source) -> Iterator[Hit]:
     """A generator that a discriminator judges is trained on noise that is drawn once, before the loop."""
     for loop in loops(source):
@@ -182,11 +182,7 @@ def _is_judged(code: Code, source: Source, made: ast.Call, calls: list[ast.Call]
     return False
 
 
-@warning(
-    "target_in_inputs",
-    "Vincent et al. 2008, Denoising autoencoders: the target is the input without the noise",
-    row="loop-bug",
-)
+@warning("target_in_inputs", "Vincent et al. 2008, Denoising autoencoders: the target is the input without the noise")
 def noise_in_target(code: Code, source: Source) -> Iterator[Hit]:
     """A denoising model is compared with its own noisy input instead of the clean one."""
     for call, target in _own_inputs(code, source):
@@ -202,7 +198,7 @@ def noise_in_target(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"noisy": target, "clean": clean})
 
 
-@warning("dropout_active_in_eval", "torch.nn.Module.training", row="loop-bug")
+@warning("dropout_active_in_eval", "torch.nn.Module.training")
 def noise_on_scores(code: Code, source: Source) -> Iterator[Hit]:
     """Normal noise is added to the scores of an attention in evaluation, too."""
     for _, function, steps in attentions(source):
@@ -212,9 +208,7 @@ def noise_on_scores(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"noise": ast.unparse(node)})
 
 
-@warning(
-    "target_in_inputs", "Vincent et al. 2008, Denoising autoencoders: the target is the clean input", row="loop-bug"
-)
+@warning("target_in_inputs", "Vincent et al. 2008, Denoising autoencoders: the target is the clean input")
 def target_left_out(code: Code, source: Source) -> Iterator[Hit]:
     """Training compares the output with its own input and ignores the target that evaluation compares it with."""
     for call, name in _own_inputs(code, source):

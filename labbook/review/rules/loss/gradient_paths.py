@@ -32,11 +32,7 @@ _LOGGED = ("item", "detach", "numpy", "tolist", "cpu")
 _LOGGERS = ("print", "float", "format", "info", "add_scalar", "log")
 
 
-@warning(
-    "detached_graph",
-    "torch.distributions: rsample is reparameterised, sample is not; the same in paddle",
-    row="loop-bug",
-)
+@warning("detached_graph", "torch.distributions: rsample is reparameterised, sample is not; the same in paddle")
 def sampled_without_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """The code of a variational autoencoder is drawn by `sample()`, through which no gradient reaches the encoder."""
     calls = {last_name(node.func) for node in source.of_type(ast.Call)}
@@ -61,7 +57,6 @@ def _is_fixed(code: Code, source: Source, node: ast.expr) -> bool:
 @warning(
     "twins_without_stop_gradient",
     "Chen and He 2021, SimSiam, figure 2: without stop-gradient all outputs collapse to a constant",
-    row="loop-bug",
 )
 def twins_collapse(code: Code, source: Source) -> Iterator[Hit]:
     """A model is trained to give two views the same output, and nothing keeps it from giving all samples the same."""
@@ -110,9 +105,7 @@ def _is_similarity(source: Source, node: ast.AST) -> bool:
 
 
 @warning(
-    "target_not_detached",
-    "Hinton et al. 2015, Distilling the Knowledge in a Neural Network: the teacher is fixed",
-    row="loop-bug",
+    "target_not_detached", "Hinton et al. 2015, Distilling the Knowledge in a Neural Network: the teacher is fixed"
 )
 def teacher_trained(code: Code, source: Source) -> Iterator[Hit]:
     """A distillation compares with a teacher that is trained by the same loss: it moves towards the student."""
@@ -132,9 +125,7 @@ def teacher_trained(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-@warning(
-    "value_never_used", "chosen by us: a term that costs a forward or a derivative and is only shown", row="loop-bug"
-)
+@warning("value_never_used", "chosen by us: a term that costs a forward or a derivative and is only shown")
 def term_only_logged(code: Code, source: Source) -> Iterator[Hit]:
     """A term of the loss is computed from the model in each step and only printed: `backward` does not get it."""
     for back in code.calls_in(source, "backward"):
@@ -191,9 +182,7 @@ def _only_for(code: Code, source: Source, value: ast.expr) -> Iterator[ast.expr]
             yield made
 
 
-@warning(
-    "custom_backward_wrong", "Ganin and Lempitsky 2015, equation 9: the backward is -lambda * grad", row="loop-bug"
-)
+@warning("custom_backward_wrong", "Ganin and Lempitsky 2015, equation 9: the backward is -lambda * grad")
 def gradient_not_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """A layer that is named after the reversal of gradients passes them on with their sign."""
     for cls in source.of_type(ast.ClassDef):
@@ -206,7 +195,7 @@ def gradient_not_reversed(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(back, {"name": cls.name})
 
 
-@warning("value_never_used", "Python reference: an assignment binds the name anew", row="loop-bug")
+@warning("value_never_used", "Python reference: an assignment binds the name anew")
 def term_overwritten(code: Code, source: Source) -> Iterator[Hit]:
     """A loop computes a loss for each head or task, and only the last one reaches `backward`."""
     for loop in source.of_type(ast.For):

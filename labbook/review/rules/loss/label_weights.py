@@ -21,7 +21,7 @@ _WITH_LABELS = ("cross_entropy", "criterion", "loss_fn", "loss_func")
 _SMOOTHING = re.compile(r"(?:^|_)(?:eps|epsilon|smooth|smoothing|alpha)(?:$|_)")
 
 
-@warning("loss_formula_wrong", "Zhang et al. 2018, mixup: inputs and targets are mixed alike", row="loop-bug")
+@warning("loss_formula_wrong", "Zhang et al. 2018, mixup: inputs and targets are mixed alike")
 def labels_not_mixed(code: Code, source: Source) -> Iterator[Hit]:
     """Two samples are mixed, and the loss has the label of the first one alone: the share is read nowhere else."""
     labelled = any(code.calls.get(name) for name in _WITH_LABELS)
@@ -87,7 +87,7 @@ def _is_result_read(code: Code, end: ast.AST | None, function: Function, share: 
     return not code.calls.get(function.name)
 
 
-@warning("class_weights_inverted", "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives", row="loop-bug")
+@warning("class_weights_inverted", "torch.nn.BCEWithLogitsLoss: pos_weight is negatives / positives")
 def weights_inverted(code: Code, source: Source) -> Iterator[Hit]:
     """A loss gives the frequent class the larger weight: `positives / negatives`, `counts / total`."""
     for node in source.of_type(ast.Call):
@@ -150,11 +150,7 @@ def _has_division(code: Code, source: Source, node: ast.expr) -> bool:
     return any(isinstance(one, (ast.Div, ast.Pow, ast.Sub)) for one in made_of(code, source, node))
 
 
-@warning(
-    "loss_formula_wrong",
-    "Szegedy et al. 2016, section 7: (1 - eps) * one_hot + eps / classes",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "Szegedy et al. 2016, section 7: (1 - eps) * one_hot + eps / classes")
 def smoothing_not_divided(code: Code, source: Source) -> Iterator[Hit]:
     """Labels are smoothed by adding the whole share to each class: a row has a sum above 1."""
     for node in (one for one in source.of_type(ast.BinOp) if isinstance(one.op, ast.Add)):
@@ -170,7 +166,7 @@ def _is_product(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
 
 
-@warning("padding_in_loss", "torch.nn.CrossEntropyLoss: ignore_index", row="loop-bug")
+@warning("padding_in_loss", "torch.nn.CrossEntropyLoss: ignore_index")
 def padding_only_in_metric(code: Code, source: Source) -> Iterator[Hit]:
     """The metric leaves out padded labels, and a loss that the program writes itself counts them."""
     if not code.calls.get("pad_sequence") or re.search("ignore_index|reduction=|lengths", "\n".join(source.lines)):

@@ -75,7 +75,7 @@ def _argument_of_increasing(source: Source, node: ast.expr) -> ast.expr | None:
     return node.func.value if isinstance(node.func, ast.Attribute) and not node.args else None
 
 
-@warning("adversaries_not_opposed", "Arjovsky et al. 2017, Wasserstein GAN, algorithm 1", row="loop-bug")
+@warning("adversaries_not_opposed", "Arjovsky et al. 2017, Wasserstein GAN, algorithm 1")
 def same_direction(code: Code, source: Source) -> Iterator[Hit]:
     """A generator and its critic both lower, or both raise, the score of generated samples."""
     judged = [(call, _scores(code, source, terms)) for call, terms in minimised_losses(code, source)]
@@ -112,11 +112,7 @@ def _modules(code: Code, source: Source, score: ast.Call) -> set[ast.Call]:
     return {kind.call for kind in kinds if kind is not None}
 
 
-@warning(
-    "loss_formula_wrong",
-    "Dinh et al. 2017, Real NVP, equations 2 and 6: log p(x) = log p(z) + log |det dz/dx|",
-    row="loop-bug",
-)
+@warning("loss_formula_wrong", "Dinh et al. 2017, Real NVP, equations 2 and 6: log p(x) = log p(z) + log |det dz/dx|")
 def determinant_sign(code: Code, source: Source) -> Iterator[Hit]:
     """The negative log-likelihood of a flow has the log-determinant of its layers with the wrong sign."""
     directions = {found for where in code.sources for found in _directions(code, where)} - {0}
@@ -198,7 +194,7 @@ def _layer_sum(code: Code, source: Source, scope: Function | None, name: str) ->
             found.add((pair[0], 1))
         elif added is None:
             return set()
-        elif not _is_zero(added):
+        elif number(added) != 0 and not is_call(added, *_ZEROS):
             turned = -1 if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Sub) else 1
             for sign, term in signed_terms(added, turned):
                 latents = {pair[0] for pair in pairs if pair[1] == dotted_target(term)}
@@ -235,7 +231,3 @@ def _is_sum(code: Code, source: Source, log_det: ast.expr) -> bool:
         parts = _layer_sum(code, source, source.function(log_det), dotted_target(log_det))
         code.remembered[key] = {sign for _, sign in parts} == {1}
     return bool(code.remembered[key])
-
-
-def _is_zero(node: ast.expr) -> bool:
-    return number(node) == 0 or (is_call(node, *_ZEROS))

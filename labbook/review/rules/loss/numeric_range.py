@@ -42,7 +42,7 @@ _STABLE = {
 _REACH_0 = ("softmax", "sigmoid", "relu", "linear")
 
 
-@warning("loss_nonfinite", "torch.nn.functional.softmax: use log_softmax instead; the same in paddle")
+@warning("loss_nonfinite", "torch.nn.functional.softmax: use log_softmax instead; the same in paddle", row="")
 def unstable_logarithm(code: Code, source: Source) -> Iterator[Hit]:
     """A logarithm is taken of what can be exactly 0: a probability, a relu, 1 - tanh ** 2."""
     for node in source.of_type(ast.Call):
@@ -84,7 +84,11 @@ def _complement(code: Code, source: Source, node: ast.BinOp, depth: int) -> str:
     return f"1 - {kind}" if kind in ("softmax", "sigmoid") else ""
 
 
-@warning("loss_nonfinite", "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32")
+@warning(
+    "loss_nonfinite",
+    "torch.logsumexp: the computation is numerically stabilized; exp(89) is infinite in float32",
+    row="",
+)
 def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
     """The sum of exponentials of unshifted scores is divided by, or its logarithm taken."""
     for node in source.nodes:
@@ -109,7 +113,9 @@ def overflowing_exponential(code: Code, source: Source) -> Iterator[Hit]:
 
 
 @warning(
-    "nonfinite_gradient", "torch issue 8069: the gradient of acos at 1 and -1; issue 4320: the gradient of sqrt at 0"
+    "nonfinite_gradient",
+    "torch issue 8069: the gradient of acos at 1 and -1; issue 4320: the gradient of sqrt at 0",
+    row="",
 )
 def infinite_gradient(code: Code, source: Source) -> Iterator[Hit]:
     """An arc cosine of a cosine that was computed, or a root of a sum of squares in each row, without a bound."""
@@ -331,7 +337,7 @@ def _is_call_of(node: ast.expr, names: Sequence[str]) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and last_name(node.func) in names
 
 
-@warning("nonfinite_gradient", "torch issue 23156: the gradient of the branch that where() did not take")
+@warning("nonfinite_gradient", "torch issue 23156: the gradient of the branch that where() did not take", row="")
 def gradient_of_branch_not_taken(code: Code, source: Source) -> Iterator[Hit]:
     """`where` selects against an operation that is not finite elsewhere; the backward pass computes 0 * inf there."""
     for node in source.nodes:
@@ -347,7 +353,7 @@ def gradient_of_branch_not_taken(code: Code, source: Source) -> Iterator[Hit]:
                     yield Hit(node, {"operation": ast.unparse(one), "argument": ast.unparse(given)}, severity)
 
 
-@warning("loss_nonfinite", "torch.pow: a negative base with an exponent that is no integer gives NaN")
+@warning("loss_nonfinite", "torch.pow: a negative base with an exponent that is no integer gives NaN", row="")
 def power_of_negative(code: Code, source: Source) -> Iterator[Hit]:
     """A difference, or a sum with a learned shift, is raised to a power that is learned or no integer."""
     for node in source.nodes:

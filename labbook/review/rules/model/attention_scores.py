@@ -69,7 +69,6 @@ def unscaled_attention(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "dropout_active_in_eval",
     "torch.nn.functional.scaled_dot_product_attention: dropout is applied whatever the mode of the module",
-    row="loop-bug",
 )
 def fused_attention_dropout(code: Code, source: Source) -> Iterator[Hit]:
     """A module gives fused attention a rate of dropout that does not depend on its mode."""
@@ -98,7 +97,7 @@ def _is_positive(code: Code, source: Source, rate: ast.expr) -> bool:
     return any(numbers) and 0 not in numbers
 
 
-@warning("attention_mask_multiplied", "softmax: a score of 0 has the weight exp(0), not 0", row="loop-bug")
+@warning("attention_mask_multiplied", "softmax: a score of 0 has the weight exp(0), not 0")
 def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
     """Scores that a mask multiplies, or fills with 0, before their softmax: a hidden key keeps a weight of exp(0)."""
     for call, function, steps in attentions(source):
@@ -111,7 +110,7 @@ def multiplied_mask(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(found, {"mask": ast.unparse(found)})
 
 
-@warning("attention_mask_multiplied", "Vaswani et al. 2017, 3.2.3: masked before the softmax", row="loop-bug")
+@warning("attention_mask_multiplied", "Vaswani et al. 2017, 3.2.3: masked before the softmax")
 def mask_after_softmax(code: Code, source: Source) -> Iterator[Hit]:
     """A mask sets weights of an attention to 0 after the softmax: the others do not add up to 1, and depend on them."""
     for call, function, steps in attentions(source):
@@ -146,7 +145,7 @@ def multiplied_by_root(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"code": ast.unparse(node)})
 
 
-@warning("softmax_wrong_axis", "Vaswani et al. 2017, 3.2.1: the weights of a query add up to 1", row="loop-bug")
+@warning("softmax_wrong_axis", "Vaswani et al. 2017, 3.2.1: the weights of a query add up to 1")
 def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of an attention are normalised over the queries, not over the keys."""
     for call, function, steps in attentions(source):

@@ -68,7 +68,7 @@ def _init(cls: ast.ClassDef) -> Function | None:
     return next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
 
 
-@warning("param_never_gets_grad", "chosen by us; the check param_never_gets_grad")
+@warning("param_never_gets_grad", "chosen by us; the check param_never_gets_grad", row="")
 def unused_layer(code: Code, source: Source) -> Iterator[Hit]:
     """A layer with parameters is never used in the reviewed files."""
     for cls in _models(code, source):
@@ -249,7 +249,7 @@ def functional_dropout(code: Code, source: Source) -> Iterator[Hit]:
         yield Hit(node, {"call": last_name(node.func)})
 
 
-@warning("softmax_wrong_axis", "torch.nn.functional.softmax")
+@warning("softmax_wrong_axis", "torch.nn.functional.softmax", row="")
 def softmax_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """Softmax over axis 0 of the outputs of a linear layer, in a model that gets batches."""
     for cls in _models(code, source):
@@ -290,7 +290,7 @@ def _sees_batches(code: Code, source: Source, forward: Function) -> bool:
     return False
 
 
-@warning("batchnorm_frozen_or_tiny_batch", _DOCS, row="loop-bug")
+@warning("batchnorm_frozen_or_tiny_batch", _DOCS)
 def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
     """Batch norm gets a momentum in the convention of the other framework (torch 0.1 is paddle 0.9)."""
     for node in source.of_type(ast.Call):
@@ -315,12 +315,7 @@ def batchnorm_momentum(code: Code, source: Source) -> Iterator[Hit]:
             )
 
 
-@note(
-    "dropout_active_in_eval",
-    "Gal and Ghahramani 2016: Monte Carlo dropout",
-    row="loop-bug",
-    explains=True,
-)
+@note("dropout_active_in_eval", "Gal and Ghahramani 2016: Monte Carlo dropout", row="loop-bug", explains=True)
 def dropout_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
     """A program that speaks of Monte Carlo dropout keeps a dropout active by `training=True`."""
     for node in source.of_type(ast.Call):

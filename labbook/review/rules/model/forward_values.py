@@ -66,7 +66,7 @@ def _forwards(code: Code, source: Source) -> Iterator[tuple[ast.ClassDef, Functi
             yield cls, found
 
 
-@warning("value_never_used", "PyFlakes: local variable is assigned but never used", row="loop-bug")
+@warning("value_never_used", "PyFlakes: local variable is assigned but never used")
 def unused_value(code: Code, source: Source) -> Iterator[Hit]:
     """A forward computes a value, such as a mask or a shortcut, and nothing reads it."""
     for cls, forward in _forwards(code, source):
@@ -104,7 +104,7 @@ def _is_computed(name: str, value: ast.expr) -> bool:
     return is_result and not _NO_TENSOR.search(ast.unparse(value))
 
 
-@warning("value_never_used", "PyFlakes: local variable is assigned but never used", row="loop-bug")
+@warning("value_never_used", "PyFlakes: local variable is assigned but never used")
 def unused_input(code: Code, source: Source) -> Iterator[Hit]:
     """A forward is given a value, such as a mask, an adjacency matrix or a position, and never reads it."""
     forwards = list(_forwards(code, source))
@@ -167,7 +167,7 @@ def _is_computed_for(source: Source, given: ast.expr) -> bool:
     return not isinstance(given, ast.Constant) and dotted_target(given) not in optional
 
 
-@warning("value_never_used", "PyFlakes: local variable is assigned but never used", row="loop-bug")
+@warning("value_never_used", "PyFlakes: local variable is assigned but never used")
 def unread_buffer(code: Code, source: Source) -> Iterator[Hit]:
     """A model registers a mask or a table of positions as a buffer, and no line of the program reads it."""
     if any(code.loaded.get(name) or code.calls.get(name) for name in _READS_BUFFERS):
@@ -185,7 +185,7 @@ def unread_buffer(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"name": name, "model": cls.name})
 
 
-@warning("value_never_used", "chosen by us: a factor of a loss that no line reads", row="loop-bug")
+@warning("value_never_used", "chosen by us: a factor of a loss that no line reads")
 def unread_factor(code: Code, source: Source) -> Iterator[Hit]:
     """An object stores the factor of a term that it was given, and no line of the program reads it."""
     if any(code.calls.get(name) or code.loaded.get(name) for name in (*_READS_BUFFERS, "hparams")):
@@ -204,7 +204,7 @@ def unread_factor(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(made, {"name": f"self.{name}", "model": cls.name})
 
 
-@warning("value_never_used", "Ronneberger et al. 2015, U-Net: a skip connection joins two values", row="loop-bug")
+@warning("value_never_used", "Ronneberger et al. 2015, U-Net: a skip connection joins two values")
 def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
     """A forward joins the output of a layer with itself along the features, where it should join another value."""
     for _, forward in _forwards(code, source):
@@ -222,9 +222,7 @@ def joined_with_itself(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"code": ast.unparse(node), "name": names[0]})
 
 
-@warning(
-    "value_never_used", "torch.nn.Module: a layer returns its output and leaves its input as it is", row="loop-bug"
-)
+@warning("value_never_used", "torch.nn.Module: a layer returns its output and leaves its input as it is")
 def result_dropped(code: Code, source: Source) -> Iterator[Hit]:
     """A forward calls a layer, or a function of tensors, and does not use what it returns."""
     for _, forward in _forwards(code, source):
@@ -284,7 +282,7 @@ def _made_in_forward(code: Code, source: Source) -> Iterator[tuple[ast.Call, str
                     yield node, layer
 
 
-@warning("layers_share_weights", "torch.nn.BatchNorm1d: running statistics of one input", row="loop-bug")
+@warning("layers_share_weights", "torch.nn.BatchNorm1d: running statistics of one input")
 def shared_batch_norm(code: Code, source: Source) -> Iterator[Hit]:
     """One batch norm normalises the outputs of several layers, so that its running statistics fit none of them."""
     for _, forward in _forwards(code, source):

@@ -24,7 +24,7 @@ _FILLS = re.compile(r"(?:normal|uniform|orthogonal|xavier\w*|kaiming\w*|eye|copy
 _INITIALISES = re.compile(r"(?:^|_)(?:init|initiali[sz]e|reset)(?:$|_)", re.IGNORECASE)
 
 
-@warning("parameters_initialised_again", "PyTorch: saving and loading models; torch.nn.Module.apply", row="loop-bug")
+@warning("parameters_initialised_again", "PyTorch: saving and loading models; torch.nn.Module.apply")
 def initialised_after_loading(code: Code, source: Source) -> Iterator[Hit]:
     """A model is initialised after its weights were loaded, so that the checkpoint is lost."""
     for name in _LOADING:
@@ -52,11 +52,7 @@ def _initialises_all(call: ast.Call, model: str) -> bool:
     return bool(_INITIALISES.search(last_name(function))) and (given == [model] or (is_method and not call.args))
 
 
-@warning(
-    "parameters_initialised_again",
-    "torch.nn.Module.load_state_dict: changes the module that it is called of",
-    row="loop-bug",
-)
+@warning("parameters_initialised_again", "torch.nn.Module.load_state_dict: changes the module that it is called of")
 def loaded_into_nothing(code: Code, source: Source) -> Iterator[Hit]:
     """Weights are loaded into a model that is made in the same expression and lost after it."""
     for name in ("load_state_dict", "set_state_dict"):
@@ -88,7 +84,7 @@ def token_without_parameter(code: Code, source: Source) -> Iterator[Hit]:
                 yield Hit(node, {"name": name, "code": ast.unparse(node)})
 
 
-@warning("parameters_initialised_again", "torch.nn.Module: a new module has new random weights", row="loop-bug")
+@warning("parameters_initialised_again", "torch.nn.Module: a new module has new random weights")
 def model_made_each_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """The loop over epochs makes a new model, so that each epoch begins with random weights."""
     for loop in source.of_type(ast.For):

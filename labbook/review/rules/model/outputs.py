@@ -24,7 +24,6 @@ GENERATOR = re.compile(r"(?:^|_|\.)(?:g|net_?g|gen|generator)(?:$|_)", re.IGNORE
 @warning(
     "accuracy_contradicts_loss",
     "torch.argmax: the index of the largest element, which is 0 among one; the same in paddle",
-    row="loop-bug",
 )
 def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
     """The class is the largest of the outputs of a model that has a single one, and so is always 0."""
@@ -42,7 +41,6 @@ def argmax_of_one(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "reshaped_not_permuted",
     "torch.Tensor.view: the elements keep their order; `permute` changes it; the same in paddle",
-    row="loop-bug",
 )
 def logits_not_permuted(code: Code, source: Source) -> Iterator[Hit]:
     """The loss is given (-1, classes) that `view` or `reshape` makes of (samples, classes, height, width)."""
@@ -86,7 +84,7 @@ def _last_layer(code: Code, source: Source, model: ast.expr, depth: int = 0) -> 
     return kind
 
 
-@warning("adversaries_not_opposed", "Goodfellow et al. 2014, equation 1", row="loop-bug")
+@warning("adversaries_not_opposed", "Goodfellow et al. 2014, equation 1")
 def same_label(code: Code, source: Source) -> Iterator[Hit]:
     """A discriminator is trained to give real and generated samples the same label."""
     judged = _judged_samples(code, source)
@@ -113,7 +111,7 @@ def _judged_samples(code: Code, source: Source) -> list[tuple[ast.Call, str, str
     return judged
 
 
-@warning("adversaries_not_opposed", "Goodfellow et al. 2014, section 3: maximise log D(G(z))", row="loop-bug")
+@warning("adversaries_not_opposed", "Goodfellow et al. 2014, section 3: maximise log D(G(z))")
 def generator_given_fake_label(code: Code, source: Source) -> Iterator[Hit]:
     """The generator is trained towards the label that the discriminator learns for generated samples."""
     judged = _judged_samples(code, source)
@@ -154,7 +152,7 @@ def _is_written(source: Source, name: str, one: int, other: int) -> bool:
 _SIMILARITIES = re.compile(r"dice|iou|jaccard|tversky|ssim", re.IGNORECASE)
 
 
-@warning("similarity_minimised", "Milletari et al. 2016, V-Net: the loss is 1 - dice", row="loop-bug")
+@warning("similarity_minimised", "Milletari et al. 2016, V-Net: the loss is 1 - dice")
 def similarity_as_loss(code: Code, source: Source) -> Iterator[Hit]:
     """A loss returns an overlap itself, which training then makes as small as possible."""
     if not code.calls.get("backward"):
@@ -194,7 +192,7 @@ def _is_used_as_loss(source: Source, name: str) -> bool:
 _LOSS = re.compile(r"loss|criterion|mse|mae|entropy|nll|(?:^|_)ce$|bce|l1_", re.IGNORECASE)
 
 
-@warning("dropout_after_output", "Srivastava et al. 2014: dropout of hidden and input units", row="loop-bug")
+@warning("dropout_after_output", "Srivastava et al. 2014: dropout of hidden and input units")
 def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
     """The last layer of a model whose output goes into a loss is a dropout: predictions are set to 0 at random."""
     for call in (node for node in source.of_type(ast.Call) if len(node.args) >= 2):
@@ -207,7 +205,7 @@ def dropout_of_outputs(code: Code, source: Source) -> Iterator[Hit]:
             return
 
 
-@warning("softmax_wrong_axis", "torch.nn.functional.normalize: dim=1 by default; the same in paddle", row="loop-bug")
+@warning("softmax_wrong_axis", "torch.nn.functional.normalize: dim=1 by default; the same in paddle")
 def normalised_over_batch(code: Code, source: Source) -> Iterator[Hit]:
     """The embeddings that a layer returns are normalised over the samples of a batch, not each by itself."""
     for call in code.calls_in(source, "normalize"):
@@ -225,9 +223,7 @@ _OPPOSITE = re.compile(r"backward|inver|revers|undo|transpose|swap", re.IGNORECA
 
 
 @warning(
-    "arguments_swapped",
-    "Rice et al. 2017, Detecting argument selection defects: names of arguments and of parameters",
-    row="loop-bug",
+    "arguments_swapped", "Rice et al. 2017, Detecting argument selection defects: names of arguments and of parameters"
 )
 def arguments_exchanged(code: Code, source: Source) -> Iterator[Hit]:
     """A call of a model or function of the program gets two values at each other's place, by the names of both."""
@@ -269,7 +265,7 @@ _PROBABILITIES = re.compile(r"(?:binary|(?:sparse_?)?categorical)_?crossentropy$
 _UNBOUNDED = ("relu", "tanh", "elu", "selu", "gelu", "leaky_relu", "softplus", "swish", "silu")
 
 
-@warning("loss_activation_mismatch", "keras.losses: cross entropies expect probabilities or logits", row="loop-bug")
+@warning("loss_activation_mismatch", "keras.losses: cross entropies expect probabilities or logits")
 def keras_output_activation(code: Code, source: Source) -> Iterator[Hit]:
     """The last layer of a Keras model has the activation of a hidden layer, and the loss takes it for probabilities."""
     for call in code.calls_in(source, "compile"):
@@ -282,7 +278,7 @@ def keras_output_activation(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(last, {"loss": loss, "given": keras_activation(last), "right": right})
 
 
-@warning("metric_of_wrong_values", "transformers.Trainer.predict: predictions, label_ids, metrics", row="loop-bug")
+@warning("metric_of_wrong_values", "transformers.Trainer.predict: predictions, label_ids, metrics")
 def labels_for_predictions(code: Code, source: Source) -> Iterator[Hit]:
     """The labels that `predict` of a trainer returns second are used, and the predictions before them never."""
     for node in source.of_type(ast.Assign):

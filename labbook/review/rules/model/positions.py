@@ -60,7 +60,7 @@ def sets_on_purpose(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"model": node.name})
 
 
-@warning("batch_axis_taken_as_time", "tutorial of nn.Transformer: its encoding is (time, 1, features)", row="loop-bug")
+@warning("batch_axis_taken_as_time", "tutorial of nn.Transformer: its encoding is (time, 1, features)")
 def positions_along_batch(code: Code, source: Source) -> Iterator[Hit]:
     """Encodings of positions for (time, batch, features) are added to (batch, time, features): one to each sample."""
     encoders = ("TransformerEncoderLayer", "MultiHeadAttention")
@@ -82,7 +82,7 @@ def positions_along_batch(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"code": ast.unparse(node)})
 
 
-@warning("positions_missing", "Devlin et al. 2019, BERT: positions count from 0", row="loop-bug")
+@warning("positions_missing", "Devlin et al. 2019, BERT: positions count from 0")
 def positions_all_zero(code: Code, source: Source) -> Iterator[Hit]:
     """The embedding of positions is given zeros: all tokens have one position."""
     for node in source.nodes:
@@ -101,7 +101,7 @@ def positions_all_zero(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(node, {"code": ast.unparse(node)})
 
 
-@warning("positions_missing", "Su et al. 2021, RoFormer, equation 16: queries and keys are rotated", row="loop-bug")
+@warning("positions_missing", "Su et al. 2021, RoFormer, equation 16: queries and keys are rotated")
 def rotated_queries_only(code: Code, source: Source) -> Iterator[Hit]:
     """A rotary embedding turns the queries of an attention and not its keys, or the other way round."""
     for node in source.nodes:

@@ -20,9 +20,7 @@ _STARTS = ("zeros", "zeros_like", "new_zeros", "init_hidden", "initHidden", "ini
 
 
 @warning(
-    "recurrent_state_lost",
-    "torch.nn.GRU: the state that it returns is the input of the next step; the same in paddle",
-    row="loop-bug",
+    "recurrent_state_lost", "torch.nn.GRU: the state that it returns is the input of the next step; the same in paddle"
 )
 def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
     """In a loop over time, a recurrent layer starts every step from the same state."""
@@ -43,11 +41,7 @@ def state_not_carried(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"call": ast.unparse(call), "state": states[0]})
 
 
-@warning(
-    "recurrent_state_lost",
-    "torch.nn.GRUCell: the state is 0 if it is not given; the same in paddle",
-    row="loop-bug",
-)
+@warning("recurrent_state_lost", "torch.nn.GRUCell: the state is 0 if it is not given; the same in paddle")
 def cell_without_state(code: Code, source: Source) -> Iterator[Hit]:
     """In a loop over time, a recurrent cell gets no state, so that every step starts from 0."""
     for node in source.of_type(ast.Assign):
@@ -110,7 +104,6 @@ def _is_carried(loop: ast.AST, step: ast.Assign, state: str) -> bool:
 @warning(
     "recurrent_state_lost",
     "torch.nn.LSTM: h_n has the layers on its first axis, the last layer at its end; the same in paddle",
-    row="loop-bug",
 )
 def state_of_first_layer(code: Code, source: Source) -> Iterator[Hit]:
     """Of the last states of several recurrent layers, only those of the first layer are read."""
@@ -125,11 +118,7 @@ def state_of_first_layer(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(reads[0], {"read": ast.unparse(reads[0]), "layers": str(_layers(code, kind))})  # type: ignore[arg-type]
 
 
-@warning(
-    "reshaped_not_permuted",
-    "torch.nn.LSTM: h_n is (layers * directions, batch, features); the same in paddle",
-    row="loop-bug",
-)
+@warning("reshaped_not_permuted", "torch.nn.LSTM: h_n is (layers * directions, batch, features); the same in paddle")
 def state_not_transposed(code: Code, source: Source) -> Iterator[Hit]:
     """`view` makes rows of the states of several layers or directions, whose first axis is not the batch."""
     for scope, name, kind in _last_states(code, source):
@@ -146,7 +135,6 @@ def state_not_transposed(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "reshaped_not_permuted",
     "PyTorch examples, word_language_model: `batchify` transposes; view fills one row after the other",
-    row="loop-bug",
 )
 def stream_interleaved(code: Code, source: Source) -> Iterator[Hit]:
     """A stream is made rows of a batch by `view(-1, batch)`, and the next row is read as the next step of each."""

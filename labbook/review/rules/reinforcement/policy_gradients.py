@@ -38,7 +38,7 @@ _HOLDING = frozenset({"sum", "list", "reversed", "as_tensor", "FloatTensor", "ar
 _ENTROPIES = frozenset({"cross_entropy", "softmax_with_cross_entropy", "nll_loss"})
 
 
-@warning("reward_falling", "Sutton and Barto, Reinforcement Learning (2018), chapter 13", row="loop-bug")
+@warning("reward_falling", "Sutton and Barto, Reinforcement Learning (2018), chapter 13")
 def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
     """A loss is log-probability times reward or advantage without a minus, so that good actions become less likely."""
     maximises = any(isinstance(node, ast.keyword) and node.arg == "maximize" for node in source.nodes)
@@ -61,11 +61,7 @@ def policy_gradient_sign(code: Code, source: Source) -> Iterator[Hit]:
                 break
 
 
-@warning(
-    "reward_falling",
-    "torch.distributions: score function; gymnasium.Env.step returns the reward second",
-    row="loop-bug",
-)
+@warning("reward_falling", "torch.distributions: score function; gymnasium.Env.step returns the reward second")
 def rewarded_less_likely(code: Code, source: Source) -> Iterator[Hit]:
     """Minimising a loss lowers the log-probability of rewarded actions, by the data flow of both factors."""
     if any(policy_gradient_sign.find(code, source)):
@@ -76,9 +72,7 @@ def rewarded_less_likely(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"loss": ast.unparse(call.func.value)})  # type: ignore[attr-defined]
 
 
-@warning(
-    "loss_formula_wrong", "Mnih et al. 2016, A3C: the entropy of the policy is added to the objective", row="loop-bug"
-)
+@warning("loss_formula_wrong", "Mnih et al. 2016, A3C: the entropy of the policy is added to the objective")
 def entropy_minimised(code: Code, source: Source) -> Iterator[Hit]:
     """The loss of a policy gradient contains the entropy with a plus: training makes the policy deterministic."""
     if not code.calls.get("log_prob"):
@@ -259,7 +253,6 @@ def _may_be_negative(source: Source, name: str) -> bool:
 @warning(
     "policy_gradient_mismatched",
     "torch.distributions: score function, the log-probability of the action that was taken",
-    row="loop-bug",
 )
 def other_action(code: Code, source: Source) -> Iterator[Hit]:
     """The log-probability is that of an action drawn anew, not of the one that was rewarded."""
@@ -278,7 +271,7 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
             yield Hit(call, {"call": ast.unparse(call)})
 
 
-@warning("softmax_before_cross_entropy", "torch.distributions.Categorical: logits are unnormalised", row="loop-bug")
+@warning("softmax_before_cross_entropy", "torch.distributions.Categorical: logits are unnormalised")
 def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
     """A distribution is given the output of a softmax as its logits, and normalises it a second time."""
     for call in code.calls_in(source, "Categorical", "OneHotCategorical"):
@@ -289,7 +282,6 @@ def probabilities_as_logits(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "reward_falling",
     "Sutton and Barto, Reinforcement Learning (2018), 13.4: the baseline is subtracted from the return",
-    row="loop-bug",
 )
 def advantage_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """An advantage is the value minus the return, and the loss is minus log-probability times advantage."""

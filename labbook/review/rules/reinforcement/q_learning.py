@@ -24,7 +24,6 @@ _STATE = re.compile(r"state|obs|^s", re.IGNORECASE)
 @warning(
     "target_network_never_updated",
     "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
-    row="loop-bug",
 )
 def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
     """The target network is the trained network itself, or is given its own weights."""
@@ -48,7 +47,6 @@ def no_target_copy(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "target_network_never_updated",
     "Mnih et al. 2015, Algorithm 1: the target network is a copy that is updated every C steps",
-    row="loop-bug",
 )
 def target_never_synced(code: Code, source: Source) -> Iterator[Hit]:
     """A target network gives the best value of the next state in a loop, and is given weights before that loop only."""
@@ -90,9 +88,7 @@ def _is_only_read(source: Source, node: ast.AST) -> bool:
     return isinstance(outer, ast.Call) and outer.func is node
 
 
-@warning(
-    "exploration_reversed", "Mnih et al. 2015, Algorithm 1: a random action with probability epsilon", row="loop-bug"
-)
+@warning("exploration_reversed", "Mnih et al. 2015, Algorithm 1: a random action with probability epsilon")
 def exploration_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Random actions become more frequent as epsilon falls: they are taken where the random number is above it."""
     for node in (one for one in source.of_type(ast.If) if isinstance(one.test, ast.Compare)):
@@ -120,7 +116,7 @@ def _draws_action(body: list[ast.stmt]) -> bool:
     return bool(called & {"randrange", "randint", "sample", "choice", "integers"}) and not called & {"argmax", "max"}
 
 
-@warning("q_target_wrong", "Mnih et al. 2015: the value of the action that was taken", row="loop-bug")
+@warning("q_target_wrong", "Mnih et al. 2015: the value of the action that was taken")
 def value_of_best_action(code: Code, source: Source) -> Iterator[Hit]:
     """The value that Q learning corrects is the largest of a state, not that of the action that was taken."""
     for call in (node for node in source.of_type(ast.Call) if len(node.args) >= 2):
@@ -148,7 +144,7 @@ def _maximised(node: ast.AST | None) -> ast.expr | None:
     return node.func.value if is_maximum and isinstance(node.func, ast.Attribute) else None  # type: ignore[union-attr]
 
 
-@warning("q_target_wrong", "Sutton and Barto, Reinforcement Learning (2018), 6.5", row="loop-bug")
+@warning("q_target_wrong", "Sutton and Barto, Reinforcement Learning (2018), 6.5")
 def target_of_same_state(code: Code, source: Source) -> Iterator[Hit]:
     """The target of Q learning is computed from the state itself; no model is given the next state."""
     for node in source.nodes:
@@ -178,11 +174,7 @@ def _text_of_block(source: Source, node: ast.AST) -> str:
     return " ".join(map(ast.unparse, block))
 
 
-@warning(
-    "q_target_wrong",
-    "Mnih et al. 2015, Algorithm 1: store the transition, then go on to the next state",
-    row="loop-bug",
-)
+@warning("q_target_wrong", "Mnih et al. 2015, Algorithm 1: store the transition, then go on to the next state")
 def stored_after_step_on(code: Code, source: Source) -> Iterator[Hit]:
     """A transition is stored after the state was set to the next one: both states of it are the same."""
     for node in (one for one in source.of_type(ast.Assign) if isinstance(one.value, ast.Name)):

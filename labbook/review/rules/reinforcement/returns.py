@@ -23,7 +23,6 @@ from labbook.review.violation import Hit, warning
 @warning(
     "policy_gradient_mismatched",
     "Sutton and Barto, Reinforcement Learning (2018), 3.3: a return contains the rewards after it",
-    row="loop-bug",
 )
 def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
     """Returns are added up from the first reward on: each contains the rewards before it instead of those after it."""
@@ -50,7 +49,6 @@ def discounted_from_start(code: Code, source: Source) -> Iterator[Hit]:
 @warning(
     "policy_gradient_mismatched",
     "PyTorch examples, REINFORCE: `returns.appendleft(R)` while the rewards are read from the end",
-    row="loop-bug",
 )
 def returns_left_reversed(code: Code, source: Source) -> Iterator[Hit]:
     """Returns are added up from the last reward on and appended: the first return belongs to the last action."""

@@ -16,11 +16,7 @@ _ENDS = re.compile(r"(?:^|_)(?:b?d|b?dones?|is_done|terminals?|terminated|not_do
 _REWARD = re.compile(r"(?:^|_)(?:b?r|b?rews?|b?rewards?)(?:$|_)", re.IGNORECASE)
 
 
-@warning(
-    "terminal_state_bootstrapped",
-    "Mnih et al. 2015, Algorithm 1: the target of a terminal step is the reward",
-    row="loop-bug",
-)
+@warning("terminal_state_bootstrapped", "Mnih et al. 2015, Algorithm 1: the target of a terminal step is the reward")
 def end_ignored(code: Code, source: Source) -> Iterator[Hit]:
     """The end of an episode is drawn from the memory and not read, so that the target goes on beyond it."""
     for node in source.of_type(ast.Assign):
