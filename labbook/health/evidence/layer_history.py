@@ -138,7 +138,7 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
 
 
 def name_in_models(signals: Signals, parameters: Sequence[str]) -> list[str]:
-    """Returns names of parameters without gradient, with the variable of the model if others have them: "G.0.weight"."""
+    """Returns names of parameters without gradient, with their model if others have them, too: "G.0.weight"."""
     variables = {model.get("model", 0): model.get("variable", "") for model in signals.models}
     named = list(parameters)
     for at, name in enumerate(parameters):
