@@ -333,4 +333,4 @@ def _value(match: re.Match[str], *, strong: bool, placed: bool, whole: bool) -> 
     if blank and not strong and not placed:
         return None
     value = float(number)
-    return None if not strong and not math.isfinite(value) else value
+    return None if blank and not strong and not math.isfinite(value) else value

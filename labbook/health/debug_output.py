@@ -118,8 +118,10 @@ def layers(signals: Signals) -> dict[str, Any]:
     looks: dict[int, set[int]] = {}
     for module in seen:
         looks.setdefault(module.model, set()).update(step for step, _ in module.history)
-    steps = sorted(looks[min(looks)]) if looks else []
-    seen = [m for m in seen if sorted(looks[m.model]) == steps]
+    last = {model: max(steps) for model, steps in looks.items()}
+    together = [steps for model, steps in looks.items() if last[model] == last[min(last)]]
+    seen = [m for m in seen if last[m.model] == last[min(last)]]
+    steps = sorted(set.intersection(*together)) if together else []
     if not steps:
         return {}
     ends = sorted({steps[0], steps[-1]})

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from labbook.health import debug_output
+from labbook.health.evidence.layer_history import parameters_of
 from labbook.model.signals import Signals
 
 MODEL = {
@@ -205,3 +206,13 @@ def test_models_that_are_looked_at_in_other_steps_are_shown_at_their_last_one(si
     together = [{**look(step, 0.02), "model": 1} for step in (1, 9)]
     both = replace(both, tensors=(*signals.tensors, *together))
     assert {row["model"] for row in debug_output.layers(both)["rows"]} == {0, 1}
+
+
+def test_a_tensor_of_a_model_and_of_a_part_that_is_called_has_one_row(signals):
+    """An actor that is never called as a whole: its parts are, and `same` says which parameters they share with it."""
+    part = {**MODEL, "model": 1, "parameters": [{**row, "same": [0, row["i"]]} for row in MODEL["parameters"]]}
+    later = [{**look(step, 0.02), "model": 1} for step in (10, 11, 12)]
+    both = replace(signals, models=(MODEL, part), tensors=(*signals.tensors, *later))
+    assert [row["model"] for row in debug_output.parameters(both)["rows"]] == [1, 1]
+    assert [step for step, _ in parameters_of(both)[0].history] == [1, 9, 10, 11, 12]
+    assert parameters_of(both)[0].init == parameters_of(signals)[0].init

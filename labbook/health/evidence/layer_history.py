@@ -131,9 +131,15 @@ def parameters_of(signals: Signals) -> tuple[Parameter, ...]:
                 found[place] = Parameter(f"parameter {place[1]}", (), True, "", {}, {}, math.inf)
             found[place].history.append((step, look))
     for place, (*same,) in known.items():
-        earlier = found.get((same[0], same[1])) if same else None
-        if earlier is not None and any(row.get("ratio") for _, row in earlier.history):
-            found[place] = replace(found[place], init={})  # what an earlier optimizer has changed is no initial value
+        earlier, own = found.get((same[0], same[1])) if same else None, found[place]
+        if earlier is not None and earlier.history and own.history:
+            # The same tensor, looked at in a whole model and, once only parts of it are called, in one of these.
+            history = sorted(earlier.history + own.history, key=lambda look: look[0])
+            left, gone = (place, (same[0], same[1]))[:: 1 if len(own.history) >= len(earlier.history) else -1]
+            found[left] = replace(found[left], init=earlier.init, history=history)
+            del found[gone]
+        elif earlier is not None and any(row.get("ratio") for _, row in earlier.history):
+            found[place] = replace(own, init={})  # what an earlier optimizer has changed is no initial value
     return tuple(sorted(found.values(), key=lambda p: p.order))
 
 
