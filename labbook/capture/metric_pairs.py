@@ -78,6 +78,7 @@ _PART_OF_LOSS = re.compile(
     re.IGNORECASE,
 )
 """The word before the name of a loss that is one of several terms. Source: chosen by us."""
+_ERRORS = ("error", "err", "errors")
 _PERCENT = re.compile(
     rf"(?P<number>\d{{1,3}}(?:\.\d{{1,20}})?)[ ]?%[ ](?:(?P<split>{_ANY_SPLIT})[ ])?(?P<name>correct|accuracy|acc)\b",
     re.IGNORECASE,
@@ -223,10 +224,13 @@ class _NamedValues:
         is_precise = self.is_placed and len(match["number"].partition(".")[2]) >= _FEWEST_DIGITS
         if match["separator"].isspace() and not is_of_split and not is_precise:
             return
-        value = _value(match, strong=False, placed=True, whole=False)
-        if value is not None and match["name"] not in self.values:
-            self.values[match["name"]] = value
-            self.unsure.add(match["name"])
+        value, name = _value(match, strong=False, placed=True, whole=False), match["name"]
+        word = _WORD_BEFORE.search(self._line[: match.start()]) if name.lower() in _ERRORS else None
+        if word is not None and not is_setting(word[1]):
+            name = f"{word[1]}_{name}"  # "Recon Error: 0.12"
+        if value is not None and name not in self.values:
+            self.values[name] = value
+            self.unsure.add(name)
 
     def _with_split(self, name: str, match: re.Match[str]) -> str:
         """Returns a name with the data split that the line names for it."""

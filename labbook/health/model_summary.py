@@ -82,7 +82,7 @@ def _latest_models(signals: Signals) -> list[Model]:
 
 
 def _distinct_models(signals: Signals) -> list[Model]:
-    """The models; where a program trained several times, those with equal modules once, the last one.
+    """The models; those with equal modules once, the last one, where a program trained several times or names none.
 
     Without those that only hold a model that ran, as a module of Lightning does that calls `self.net(x)`, and without
     parts of a model that ran which are called by themselves, too.
@@ -90,9 +90,11 @@ def _distinct_models(signals: Signals) -> list[Model]:
     models = _latest_models(signals)
     models = [model for model in models if not any(_holds(model, other) for other in models)]
     models = [model for model in models if not any(_has_part(other, model) for other in models)]
-    if not signals.trainings:
-        return models
-    return list({str([list(row.values()) for row in model.get("modules", [])]): model for model in models}.values())
+    distinct: dict[tuple[str, str], Model] = {}
+    for model in models:
+        name = "" if signals.trainings else model.get("variable", "")
+        distinct[name, str([list(row.values()) for row in model.get("modules", [])])] = model
+    return list(distinct.values())
 
 
 def _has_part(model: Model, other: Model) -> bool:

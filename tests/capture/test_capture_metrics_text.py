@@ -348,6 +348,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
         ("epoch 3: loss 2.3249 val R@10 0.4725, R@1: 12.5", {"loss": [(3, 2.3249)], "val_R@10": [(3, 0.4725)],
          "val/R@1": [(3, 12.5)]}),
         ('{"epoch": 3, "val_mse": 80.4}\n{"epoch": 4, "val_mse": Infinity}', {"val_mse": [(3, 80.4), (4, math.inf)]}),
+        ("Epoch [2/5], Recon Error: 0.5\nEpoch [3/5], Recon Error: 0.4", {"Recon_Error": [(2, 0.5), (3, 0.4)]}),
         ("Baseline: acc 0.25, f1 0.31\nepoch 1 acc 0.5 f1 0.415",
          {"Baseline_acc": [(1, 0.25)], "Baseline_f1": [(1, 0.31)], "acc": [(1, 0.5)], "f1": [(1, 0.415)]}),
         ("before: val loss 1.5458  accuracy 0.2350  macro F1 0.1679\n[1] val loss 1.1  accuracy 0.52  macro F1 0.51",

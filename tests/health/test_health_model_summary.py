@@ -87,6 +87,14 @@ def test_a_model_that_only_holds_the_one_that_ran_is_not_listed(make_run, make_s
         assert len(found["models"]) == kept
 
 
+def test_equal_models_without_names_are_listed_once(make_run, make_series, make_model):
+    """Local copies of federated averaging; not two critics, which the program has under two names."""
+    for names, listed in ((["", ""], 1), (["q1", "q2"], 2)):
+        models = tuple({**make_model("Linear"), "model": at, "variable": name} for at, name in enumerate(names))
+        found = summary(make_run(make_series("loss", [1.0, 0.5]), signals={"models": models}))
+        assert len(found["models"]) == listed
+
+
 def test_a_part_that_is_called_by_itself_too_is_no_further_model(make_run, make_series, make_model):
     whole, part = make_model("Embedding", "Linear"), make_model("Embedding", root="Embedding", part_of=[0])
     part["model"] = 1

@@ -43,6 +43,7 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 ),
             ),
             len(run.frameworks) > 1,
+            called,
         )
         for f in run.frameworks
     ]
@@ -212,10 +213,13 @@ def _is_loss(model: Mapping[str, Any]) -> bool:
     return len(rows) > 1 and str(rows[0].get("output") or "") == "scalar"
 
 
-def _model(name: str, state: Mapping[str, Any], with_name: bool) -> list[dict[str, Any]]:
+def _model(
+    name: str, state: Mapping[str, Any], with_name: bool, called: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    if state.get("model"):
-        value = str(state["model"]) + (f" ({name})" if with_name else "")
+    models = str(state.get("model") or ", ".join(_name_each(called)))  # they may be gone when the program ends
+    if models:
+        value = models + (f" ({name})" if with_name else "")
         rows.append({"what": "model", "value": value, "models": state.get("models", 0)})
     total, trainable = state.get("parameters"), state.get("trainable")
     if isinstance(total, int) and total:  # the optimizer of a static graph holds none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -229,6 +230,9 @@ def _count_passed(check: CheckResult) -> int:
 
 
 _MOST_NAMED = 4
+_OF_OPTIMIZER = re.compile(r"\.opt\d+")
+_MOST_PHASES = 3
+"""Phases of which each has rows of its own. Source: chosen by us."""
 _FEWEST_PLACED = 3
 """Values from which on the place of the best one is shown. Source: chosen by us."""
 
@@ -243,15 +247,16 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     shown.sort(key=lambda series: (series.name != run.primary, ".opt" in series.name))
     if not shown:
         return None
-    rows = [_metric_row(run, each, limits) for each in shown[: limits.rows]]
     names = [base_name(s.name) for s in shown]
+    every, shown = len(shown), _without_middle_phases(run, shown)
+    rows = [_metric_row(run, each, limits) for each in shown[: limits.rows]]
     return {
         "drawn": drawable(run.series),
         "names": [n for n in dict.fromkeys(names) if n in ("loss", "grad_norm", "lr") and "loss" in names]
         or list(dict.fromkeys(names))[:3],
         "steps": run.steps or max((s.last_step or 0 for s in shown), default=0),
         "rows": rows,
-        "more": max(0, len(shown) - len(rows)),
+        "more": every - len(rows),
         "phases": run.facts("phases"),
         "mean": _name_ended_by_mean(run, shown),
         "sums": _summed_losses(run, [s.name for s in shown]),
@@ -265,6 +270,15 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
     }
+
+
+def _without_middle_phases(run: Run, shown: Sequence[Series]) -> list[Series]:
+    """Returns the series without those of optimizers between the first and the last one, where many train in turn."""
+    phases = run.facts("phases")
+    last = _OF_OPTIMIZER.search(str(phases.get("series") or ""))
+    if last is None or int(phases.get("count") or 0) <= _MOST_PHASES:
+        return list(shown)
+    return [s for s in shown if (found := _OF_OPTIMIZER.search(s.name)) is None or found.group() == last.group()]
 
 
 def _counted_by_program(run: Run, shown: Sequence[Series]) -> dict[str, Any] | None:

@@ -23,6 +23,14 @@ def test_parameters_are_counted_only_where_the_optimizer_holds_some():
     assert rows_of(parameters=0, trainable=0).keys() == {"device"}
 
 
+def test_a_model_that_is_gone_when_the_program_ends_is_that_which_was_called():
+    """The local copies of federated averaging, each with a phase and an optimizer of its own."""
+    called = [{"root": "Sequential", "parameters": 451, "trainable": 451}]
+    sgd = [{"type": "SGD", "parameters": 451, "trains": number} for number in range(4)]
+    rows = rows_of(*sgd, captured={"phases": {"count": 4}}, called=called, parameters=451, trainable=451)
+    assert rows["model"].startswith("Sequential")
+
+
 def test_an_optimizer_whose_parameters_are_not_known_is_not_mentioned():
     framework = Framework("paddle", "3.3.1", state={"parameters": 0, "trainable": 0})
     called = [{"root": "Program", "parameters": 387, "trainable": 387}]
