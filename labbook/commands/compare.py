@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 _MAX_RUNS = 20
 _MAX_COMMITS = 50
 _MAX_PATCH_BYTES = 4 << 20
-_NUMBERS = {"best": "terminal.compare.best", "median": "terminal.compare.median"}
+_NUMBERS = {
+    "best": "terminal.compare.best",
+    "level": "terminal.compare.level",
+    "median": "terminal.compare.median",
+}
 _SUMMARY_ROWS = {
     "title": "terminal.compare.run",
     "status": "terminal.compare.status",

@@ -8,7 +8,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.run import Change, Run
 from labbook.report.numbers import duration, number
-from labbook.report.series_choice import base_name, run_best, run_series
+from labbook.report.series_choice import base_name, is_of_batches, run_best, run_series
 from labbook.store.text.escape import table_cell
 
 
@@ -17,7 +17,7 @@ class MetricRow:
     """One number of several runs.
 
     Args:
-        what: "last", "best", or "median" for step times.
+        what: "last", "best", "level" for the best median of values of single batches, or "median" for step times.
         values: The value in each run, `None` for a run without one.
     """
 
@@ -43,7 +43,8 @@ def metric_table(runs: Sequence[Run]) -> list[MetricRow]:
             continue
         last = tuple(side[name].last if name in side else None for side in sides)
         best = tuple(run_best(run, side[name]) if name in side else None for run, side in zip(runs, sides, strict=True))
-        for what, values in (("last", last), ("best", best)):
+        of_batches = any(name in side and is_of_batches(side[name], run) for run, side in zip(runs, sides, strict=True))
+        for what, values in (("last", last), ("level" if of_batches else "best", best)):
             if (what == "last" or values != last) and any(value is not None for value in values):
                 rows.append(MetricRow(name, what, values))
     return rows
