@@ -133,20 +133,24 @@ def test_tags_of_padding_in_the_loss(ask, tags, form, options, verdict):
 
 
 @pytest.mark.parametrize(
-    ("changed", "samples", "verdict"),
+    ("changed", "samples", "words", "verdict"),
     [
-        ({}, 32, "warn"),
-        ({"ignore_index": -100}, 32, None),
-        ({"ignored": 0.01}, 32, None),
-        ({}, 4, None),  # tokens of four sentences
-        ({"classes": 0}, 32, None),
+        ({}, 32, 900, "warn"),
+        ({"ignore_index": -100}, 32, 900, None),
+        ({"ignored": 0.01}, 32, 900, None),
+        ({}, 4, 900, None),  # tokens of four sentences
+        ({"classes": 0}, 32, 900, None),
+        ({}, 32, 4, None),  # the next token, one a call
+        ({"calls": 450}, 32, 900, None),  # one call for each time step
     ],
 )
-def test_a_class_that_the_loss_ignores(ask, changed, samples, verdict):
+def test_a_class_that_the_loss_ignores(ask, changed, samples, words, verdict):
     facts = {"target": {"shape": [32], "dtype": "int64"}, "ignored": 0.25, "ignore_index": 0, **changed}
     loss = classifier([1.0] * 50, facts.pop("classes", 4), **facts)["losses"][0]
     batches = ({"phase": "train", "step": 1, "samples": samples, "leaves": []},)
-    found = ask("class_ignored", signals={"losses": (loss,), "batches": batches})
+    model = {"modules": [{"type": "Embedding", "options": {"num_embeddings": words}}]}
+    seen = {"models": (model,), "batches": batches, "loop": {"backwards": 50}}
+    found = ask("class_ignored", signals={"losses": (loss,), **seen})
     assert (found and found.verdict) == verdict
     assert ask("class_ignored", signals={"losses": (loss, {**loss, "line": "t.py:9"}), "batches": batches}) is None
 
