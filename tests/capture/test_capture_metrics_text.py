@@ -31,7 +31,6 @@ def test_formats(path):
     [
         ("epoch {n}: val_acc 0.{n}", "epoch", (3, 6, 9)),
         ("step {n}: val_acc 0.{n}", "", (3, 6, 9)),
-        ("({n} {n}%) val_acc 0.{n}", "line", (3, 6, 9)),
         ("val_acc 0.{n}", "number", (1, 2, 3)),
     ],
 )
