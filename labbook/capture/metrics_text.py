@@ -82,6 +82,7 @@ class _Place(NamedTuple):
         total: Number of steps behind the step, 30 of "[21/30]"; 0 where there is none.
         label: The word before the epoch, "teacher" of "teacher | epoch 3"; "" where there is none.
         is_named: Whether the line itself names its epoch; else the epoch is that of an earlier line.
+        is_bare: Whether the epoch is a number without a word, which may be a step.
         near: The step of an earlier line, of a line that names neither.
     """
 
@@ -91,6 +92,7 @@ class _Place(NamedTuple):
     label: str = ""
     is_named: bool = True
     near: int | None = None
+    is_bare: bool = False
 
 
 @dataclass
@@ -160,7 +162,9 @@ def metrics_from_console(text: str) -> list[Series]:
             is_numbered = False
         elif pairs and place.step is None and (leading := _LEADING.match(line)):
             line_epoch, place = (
-                (int(leading[1]), place) if is_numbered else (None, place._replace(step=int(leading[1])))
+                (int(leading[1]), place._replace(is_bare=True))
+                if is_numbered
+                else (None, place._replace(step=int(leading[1])))
             )
         epoch = epoch if line_epoch is None else line_epoch
         place = place._replace(step=places.get("step", place.step), epoch=epoch, is_named=line_epoch is not None)
@@ -307,7 +311,7 @@ def _steps(points: _Points) -> tuple[tuple[int, ...], str]:
         return tuple(near), ""
     epochs = [place.epoch for place in points.places if place.epoch is not None and not is_result]
     if len(epochs) == len(points.values) and _ascending(epochs):
-        return tuple(epochs), "epoch"
+        return tuple(epochs), "line" if any(place.is_bare for place in points.places) else "epoch"
     return tuple(range(1, len(points.values) + 1)), "number"
 
 

@@ -42,8 +42,8 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
 
     try:
         nan_exit = _find_nan_exit(run, files)
-        loaded = [state for signals in run.signals for state in signals.loaded if not state.get("step")]
-        is_resumed = any(state.get("what") == "model" for state in loaded)
+        loaded = {state.get("what") for signals in run.signals for state in signals.loaded if not state.get("step")}
+        is_resumed = "model" in loaded and "optimizer" not in loaded
         inside = _INSIDE_FORWARDS if any(signals.mode == "compiled" for signals in run.signals) else {}
         has_row = [rule for rule in RULES if rule.row or rule.symptom in inside] if run.signals else []
         shown = [rule for rule in has_row if is_resumed or not rule.resumed]

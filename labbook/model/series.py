@@ -26,7 +26,8 @@ class Series:
         rank: Rank in distributed training, else `None`.
         starts: Index of each point at which printed epochs begin anew, as in one training after another; the first is
             0. Empty where they do not.
-        axis: What `steps` number: "step", "epoch", or "number" of the values themselves; "" is unknown.
+        axis: What `steps` number: "step", "epoch", or "number" of the values themselves; "" is unknown, "line" an epoch
+            or a step: the number that printed lines begin with.
     """
 
     name: str

@@ -47,12 +47,18 @@ def pair(before: float | None, now: float | None) -> tuple[str, str]:
 
     Values of which one is the other as it is printed, rounded to four or more digits, are equal: 0.5417 and 0.54166667.
     """
-    if before is not None and now is not None and _is_rounded(before, now):
-        return number(before), number(now)
+    digits = digits_apart(before, now)
+    return number(before, digits), number(now, digits)
+
+
+def digits_apart(before: float | None, now: float | None) -> int:
+    """Returns the number of digits with which `pair` shows two values."""
     digits = 4
+    if before is not None and now is not None and _is_rounded(before, now):
+        return digits
     while digits < 8 and before != now and number(before, digits) == number(now, digits):
         digits += 1
-    return number(before, digits), number(now, digits)
+    return digits
 
 
 def _is_rounded(one: float, other: float) -> bool:

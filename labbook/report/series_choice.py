@@ -198,12 +198,15 @@ def with_axis(series: Series, steps: int) -> Series:
     """Returns a series that knows what its steps number.
 
     Numbers that a program gives are steps, except those of values or epochs, one by one and too few for the run. One
-    value in each step is numbered by the steps.
+    value in each step is numbered by the steps. Numbers that lines begin with are those of epochs, unless they are over
+    half of the steps: an epoch of two steps or more cannot have such a number.
 
     Args:
         steps: Number of optimizer steps of the run, 0 if unknown.
     """
     last = series.steps[-1] if series.steps else 0
+    if series.axis == "line":
+        return replace(series, axis="step" if 0 < steps < 2 * last - 1 else "epoch")
     if series.source == "probe" or series.axis == "epoch" or (series.axis == "number" and last != steps):
         return series
     in_a_row = all(b - a == 1 for a, b in pairwise(series.steps))

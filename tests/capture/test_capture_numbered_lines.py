@@ -40,3 +40,8 @@ def test_a_diverged_value_printed_in_full_and_an_identifier():
     (series,) = metrics_from_console("train_loss 22815280440773336.0\n")
     assert (series.name, series.last) == ("train_loss", 22815280440773336.0)
     assert metrics_from_console("loss 20261126153042999\n") == []
+
+
+def test_a_number_without_a_word_may_be_that_of_a_step():
+    (series,) = metrics_from_console("\n".join(f"({n} {n}%) val_acc 0.{n}" for n in (3, 6, 9)))
+    assert (series.axis, series.steps) == ("line", (3, 6, 9))

@@ -43,6 +43,14 @@ def find_primary(text: str) -> Finding:
             3,
         ),
         ("KeyboardInterrupt", "interrupted_by_user", 1),
+        ("IndexError: list index out of range", "list_index_out_of_range", 1),
+        ("IndexError: pop from empty list", "list_index_out_of_range", 3),
+        (
+            'Traceback (most recent call last):\n  File "d.py", line 3, in read\n    y = int(line.split()[1])\n'
+            "IndexError: list index out of range",
+            "list_index_out_of_range",
+            2,
+        ),
         ("OutOfResources: out of resource: shared memory, Required: 9, Hardware limit: 8", "compile_backend_failed", 3),
         ("InductorError: CppCompileError: C++ compile error\nPython.h: No such file", "compile_backend_failed", 2),
         ("RuntimeError: FlashAttention only support fp16 and bf16 data type", "attention_kernel_unavailable", 1),

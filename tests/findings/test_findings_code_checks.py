@@ -126,9 +126,18 @@ for epoch in range(begin, 9):
         (({"what": "model", "step": 0},), ["optimizer_state_not_restored"]),
         (({"what": "model", "step": 90},), []),
         (({"what": "optimizer", "step": 0},), []),
+        (({"what": "model", "step": 0}, {"what": "optimizer", "step": 0}), []),
     ],
 )
 def test_only_a_run_that_loaded_weights_is_resumed_without_its_optimizer(tmp_path, loaded, named):
     """The same code also trains from the beginning, and loads its best weights at the end."""
     signals = (Signals("a", loaded=loaded, loop={"steps": 5, "backwards": 5}),)
     assert [check.id for check, _ in check_code(run_of(tmp_path, RESUMES, signals=signals))] == named
+
+
+def test_an_optimizer_of_any_name_may_be_loaded(tmp_path):
+    signals = (Signals("a", loaded=({"what": "model", "step": 0},), loop={"steps": 5, "backwards": 5}),)
+    text = RESUMES.replace("optimizer", "o").replace(
+        "begin = saved", "o.load_state_dict(saved['o'])\n    begin = saved"
+    )
+    assert check_code(run_of(tmp_path, text, signals=signals)) == []

@@ -34,6 +34,23 @@ def test_a_squared_error_beside_the_variance_of_its_targets(ask, make_series, le
     assert (found and found.verdict) == verdict
 
 
+@pytest.mark.parametrize(("weight", "verdicts"), [(False, ["fail", "fail"]), (True, [None, None])])
+def test_a_binary_loss_with_weights_has_another_chance_level(ask, make_series, weight, verdicts):
+    """`pos_weight` multiplies the loss of the positive samples, and nothing divides by it."""
+    validation = make_series("val_loss", [0.71, 0.70, 0.75, 0.88], "text")
+    learnt, flat = [0.9 * math.exp(-i / 60) for i in range(200)], [0.693 + 0.01 * (-1) ** i for i in range(200)]
+    found = [
+        ask(
+            name,
+            make_series("loss", values),
+            validation,
+            signals=classifier(values, 2, fn="bce_with_logits", weight=weight),
+        )
+        for name, values in (("label_noise_or_shuffled", learnt), ("loss_at_chance", flat))
+    ]
+    assert [one and one.verdict for one in found] == verdicts
+
+
 def test_a_squared_error_that_still_falls_is_not_at_chance(ask, make_series):
     values = [1.3 - 0.3 * n / 300 for n in range(300)]
     assert ask("loss_at_chance", make_series("loss", values), signals=squared_error(values)).verdict == "ok"
@@ -133,20 +150,24 @@ def test_tags_of_padding_in_the_loss(ask, tags, form, options, verdict):
 
 
 @pytest.mark.parametrize(
-    ("changed", "samples", "verdict"),
+    ("changed", "samples", "words", "verdict"),
     [
-        ({}, 32, "warn"),
-        ({"ignore_index": -100}, 32, None),
-        ({"ignored": 0.01}, 32, None),
-        ({}, 4, None),  # tokens of four sentences
-        ({"classes": 0}, 32, None),
+        ({}, 32, 900, "warn"),
+        ({"ignore_index": -100}, 32, 900, None),
+        ({"ignored": 0.01}, 32, 900, None),
+        ({}, 4, 900, None),  # tokens of four sentences
+        ({"classes": 0}, 32, 900, None),
+        ({}, 32, 4, None),  # the next token, one a call
+        ({"calls": 450}, 32, 900, None),  # one call for each time step
     ],
 )
-def test_a_class_that_the_loss_ignores(ask, changed, samples, verdict):
+def test_a_class_that_the_loss_ignores(ask, changed, samples, words, verdict):
     facts = {"target": {"shape": [32], "dtype": "int64"}, "ignored": 0.25, "ignore_index": 0, **changed}
     loss = classifier([1.0] * 50, facts.pop("classes", 4), **facts)["losses"][0]
     batches = ({"phase": "train", "step": 1, "samples": samples, "leaves": []},)
-    found = ask("class_ignored", signals={"losses": (loss,), "batches": batches})
+    model = {"modules": [{"type": "Embedding", "options": {"num_embeddings": words}}]}
+    seen = {"models": (model,), "batches": batches, "loop": {"backwards": 50}}
+    found = ask("class_ignored", signals={"losses": (loss,), **seen})
     assert (found and found.verdict) == verdict
     assert ask("class_ignored", signals={"losses": (loss, {**loss, "line": "t.py:9"}), "batches": batches}) is None
 

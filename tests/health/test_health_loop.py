@@ -129,8 +129,6 @@ def test_fires_on_the_fault_only(ask, check, faulty, healthy, words):
         ("forward_but_no_backward", loop(backwards=0, losses_lonely=5, forwards={"train_grad": 5})),
         # Batch statistics of averaged weights are recomputed in training mode.
         ("eval_in_train_mode", phases(1, training=True, root="AveragedModel")),
-        # A generator that makes one batch for its critic.
-        ("eval_in_train_mode", phases(20, training=True, batches=1)),
         # No layer behaves differently.
         ("eval_in_train_mode", phases(training=True, stochastic=False)),
         # Random numbers are not drawn in the step, so the state stays; nobody seeds.
@@ -170,12 +168,17 @@ def test_validation_in_one_forward(ask, make_model):
     silent = {**phases(5, training=True, batches=1), **loop(forwards={"train_grad": 100, "train_nograd": 5})}
     learnt = {**silent, **loss(calls=100), "models": (make_model("Linear"),)}
     assert ask("eval_in_train_mode", signals=learnt).verdict == "warn"
+    boxes = {**silent, **loss(calls=100, fn="smooth_l1"), "models": (make_model("Linear"),)}
+    assert ask("eval_in_train_mode", signals=boxes).verdict == "warn"
     two = {**learnt, "models": (make_model("Linear"), make_model("Linear"))}
-    assert ask("eval_in_train_mode", signals=two).verdict == "ok"
+    assert ask("eval_in_train_mode", signals=two).verdict == "not observed"
+    # A generator that makes one batch for its critic.
+    assert ask("eval_in_train_mode", signals=phases(20, training=True, batches=1)).verdict == "not observed"
 
 
 @pytest.mark.parametrize(
-    ("root", "training", "verdict"), [("Program", True, "warn"), ("Program", False, "ok"), ("Net", True, "ok")]
+    ("root", "training", "verdict"),
+    [("Program", True, "warn"), ("Program", False, "ok"), ("Net", True, "not observed")],
 )
 def test_a_static_program_in_training_mode_is_wrong_at_its_first_run(ask, root, training, verdict):
     once = {**phases(1, training=training, batches=1, root=root), **loop(steps=600)}

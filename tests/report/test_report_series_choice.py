@@ -133,6 +133,8 @@ def test_the_steps_of_a_printed_series_may_number_its_points():
     assert last_step(of("val_acc", [0.1, 0.2], steps=(20, 40)), 60, "epoch") is None
     assert last_step(of("val_acc", [0.1, 0.2, 0.3]), 5, "number") is None, "more than half as many as steps"
     assert last_step(of("acc", [0.1, 0.2, 0.3]), 3, "number") == 3, "a value in each step"
+    assert last_step(of("acc", [0.1, 0.2, 0.3], steps=(20, 40, 60)), 60, "line") == 60
+    assert last_step(of("acc", [0.1, 0.2, 0.3], steps=(10, 20, 30)), 60, "line") is None, "epochs of two steps"
     assert last_step(of("loss", [0.1, 0.2], "probe"), 60) == 2
 
 

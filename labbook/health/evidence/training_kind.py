@@ -48,6 +48,12 @@ class TrainingLoss:
     function: LossCall
     classes: int
 
+    @property
+    def has_chance_level(self) -> bool:
+        """Whether it is ln K where nothing is learnt: a mean, whose weights, if any, are divided by their sum."""
+        is_weighted = self.function.get("fn") in BINARY and bool(self.function.get("weight"))
+        return self.classes >= 2 and self.function.get("reduction") != "sum" and not is_weighted
+
 
 def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     """Returns the loss that has to fall in this training, or why there is none."""

@@ -141,7 +141,7 @@ def loss_beats_chance(run: Run, signals: Signals) -> Outcome | None:
         return unobserved(loss)
     if loss.function.get("fn") == "mse_loss":
         return _judge_squared_error(run, signals, loss)
-    if loss.classes < 2 or is_contrastive(loss.function) or loss.function.get("reduction") == "sum":
+    if not loss.has_chance_level or is_contrastive(loss.function):
         return None
     values = loss.values[_warm_up(run, signals, loss) :]
     if len(values) < _FEWEST:

@@ -8,6 +8,9 @@ from labbook.health.evidence.held_out_metrics import is_held_out, validation_los
 from labbook.health.evidence.layer_history import Module, modules_of
 from labbook.health.evidence.measurements import called_in_sentence, missing_reason, place_of, unobserved
 from labbook.health.evidence.training_kind import (
+    BINARY,
+    CLASSIFIERS,
+    REGRESSIONS,
     acts_in_environment,
     has_opposed_optimizers,
     training_loss,
@@ -83,7 +86,7 @@ def evaluates_in_evaluation_mode(run: Run, signals: Signals) -> Outcome:
     if acts_in_environment(signals):
         return unobserved(message("health.not_observed.acting_forwards"))
     if wrong:
-        return Outcome("ok", message("health.eval_in_train_mode.few"))
+        return unobserved(message("health.eval_in_train_mode.few"))
     if all(e.get("training") and not e.get("stochastic") for e in signals.evaluations):
         # A container of modules in evaluation mode may be in training mode itself.
         unknown = {e.get("root", "") for e in signals.evaluations} - {m.get("root", "") for m in signals.models}
@@ -152,7 +155,7 @@ def _forwards_of_passes(signals: Signals) -> int:
 def _supervised(run: Run, signals: Signals) -> bool:
     """Whether one model learns labels or values, and does nothing else."""
     losses = training_losses(signals)
-    usual = ("cross_entropy", "nll_loss", "bce_with_logits", "binary_cross_entropy", "mse_loss", "l1_loss")
+    usual = (*CLASSIFIERS, *BINARY, *REGRESSIONS)
     alone = len(signals.models) <= 1 and len(losses) == 1 and losses[0].get("fn") in usual
     return alone and not has_opposed_optimizers(run, signals) and not acts_in_environment(signals)
 

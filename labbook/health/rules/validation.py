@@ -95,11 +95,11 @@ def labels_mean_something(run: Run, signals: Signals) -> Outcome | None:
     accuracies are those of guessing (chosen by us).
     """
     loss = training_loss(run, signals)
-    if isinstance(loss, Message) or loss.classes < 2 or len(loss.values) < 50:
+    if isinstance(loss, Message) or not loss.has_chance_level or len(loss.values) < 50:
         return None
     losses = validation_losses(run, signals)
     chance, end = math.log(loss.classes), median(loss.values[-20:])
-    if loss.function.get("reduction") == "sum" or _is_one_answer_of_one_column(run, signals):
+    if _is_one_answer_of_one_column(run, signals):
         return None
     judged = _compare_with_majority(run, signals)
     if len(losses) >= 3:

@@ -265,7 +265,10 @@ def _optimizer(
     own = _options_of_groups(options, groups, with_rate=not scheduler.get("type"))
     shown |= own
     # A rate that no step had is that of the constructor, or a factor of the schedule.
-    used = [*used, *(scheduler.get("options", {}).get("base_lrs") or ())]
+    rates = scheduler.get("options", {}).get("base_lrs") or ()
+    used = [*used, *rates]
+    if "lr" in shown and len(set(rates)) > 1:
+        shown["lr"] = " / ".join(dict.fromkeys(map(_option, rates)))
     given = next((options[key] for key in _RATES if key in options), None) if isinstance(options, Mapping) else None
     is_used = not isinstance(given, (int, float)) or any(math.isclose(given, rate, rel_tol=0.01) for rate in used)
     unused = set(_RATES) if used and not is_used else set()

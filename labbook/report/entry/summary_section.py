@@ -293,16 +293,16 @@ def _counted_by_program(run: Run, shown: Sequence[Series]) -> dict[str, Any] | N
 def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
     """Returns first, best and last value of a metric; of values of single batches, none is called the best."""
     best = None if is_of_batches(series, run) else run_best(run, series)
-    first, last = numbers.pair(series.first, series.last)
+    digits = numbers.digits_apart(series.first, series.last)
     of_optimizer = loss_names_of_optimizers(run).get(series.name)
     name = f"{series.name} ({of_optimizer})" if of_optimizer else series.name
     return {
         "name": shorten_middle(name, limits.cell),
         "source": series.source,
         "before_clipping": series.name == "grad_norm" and series.source == "probe" and _clips_norm(run),
-        "first": first,
-        "last": last,
-        "best": "" if best is None else numbers.number(best),
+        "first": numbers.number(series.first, digits),
+        "last": numbers.number(series.last, digits),
+        "best": "" if best is None else numbers.number(best, digits),
         "best_at": _place_of_best(series, best),
         "points": numbers.count(series.count or len(series.values)),
         "last_step": "" if series.last_step is None else numbers.count(series.last_step),

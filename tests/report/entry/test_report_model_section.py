@@ -185,6 +185,11 @@ def test_optimizers_of_trainings_that_differ_in_what_the_table_lists_are_one_row
     [
         ({}, {}, "lr 0.1, betas (0.9, 0.99)"),
         ({"type": "StepLR", "options": {"base_lrs": [0.1]}}, {}, "lr 0.1, betas (0.9, 0.99), schedule StepLR"),
+        (
+            {"type": "StepLR", "options": {"base_lrs": [0.1, 0.01]}},
+            {},
+            "lr 0.1 / 0.01, betas (0.9, 0.99), schedule StepLR",
+        ),
         ({"type": "ReduceLROnPlateau"}, {}, "lr 0.1, betas (0.9, 0.99), schedule ReduceLROnPlateau"),
         ({"type": "SWALR", "beside": ["StepLR"]}, {}, "lr 0.1, betas (0.9, 0.99), schedule StepLR + SWALR"),
         ({"type": "OneCycleLR", "options": {"base_lrs": [0.02]}}, {"betas": [0.95, 0.99]}, "schedule OneCycleLR"),

@@ -103,13 +103,17 @@ def classes_count_in_loss(run: Run, signals: Signals) -> Outcome | None:
     """Whether `ignore_index` leaves a class of the head out of the loss of a classifier with one label a sample.
 
     Source: chosen by us (tier 2): over a fiftieth of the labels. Tokens and pixels have a class for what does not
-    count, and one of several losses may have samples without a label.
+    count, also where a decoder predicts one token a call: several calls a backward pass, or as many classes as an
+    embedding has words. One of several losses may have samples without a label.
     """
     losses = training_losses(signals)
+    words = {m.options.get("num_embeddings") for m in modules_of(signals)}
+    calls = 2 * (signals.loop.get("backwards") or math.inf)
     samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
     for loss in losses if len(losses) == 1 else ():
         index, share = loss.get("ignore_index"), loss.get("ignored") or 0.0
         alone = loss.get("fn") in CLASSIFIERS and 0 < math.prod(loss.get("target", {}).get("shape", ())) <= samples
+        alone = alone and loss.get("calls", 0) < calls and loss.get("classes") not in words
         if alone and index is not None and 0 <= index < loss.get("classes", 0) and share > _IGNORED:
             observed = message("health.class_ignored.left_out", share=share, index=index)
             return Outcome("warn", observed, called_in_sentence(loss.get("line", "")), place_of(loss.get("line", "")))

@@ -91,8 +91,10 @@ def _has_state(call: ast.Call) -> bool:
 def _loads_optimizer(code: Code) -> bool:
     """Whether a state is loaded into an optimizer, or an optimizer is given to a function that loads one."""
     for name in _LOADS:
-        for _, call in code.calls.get(name, ()):
-            if "opt" in ast.unparse(call).lower():
+        for source, call in code.calls.get(name, ()):
+            made = code.made(source, receiver(call))
+            is_made = isinstance(made, ast.Call) and is_optimizer(source.dotted(made.func))
+            if is_made or "opt" in ast.unparse(call).lower():
                 return True
     loaders = [call for name, calls in code.calls.items() if "load" in name or "resume" in name for _, call in calls]
     return any("opt" in ast.unparse(argument).lower() for call in loaders for argument in (*call.args, *call.keywords))
