@@ -74,7 +74,7 @@ _PARTICLES = {
     "epoch": "轮 轮次",
     "episode": "回合",
     "mean": "均值",
-    "": "平均 当前 本轮 集 上 上的 的 值 在 中",
+    "": "平均 当前 本轮 每批 每步 每轮 集 上 上的 的 值 在 中",
 }
 _WORDS = _QUALIFIERS | _by_chinese(_QUANTITIES) | _by_chinese(_SETTINGS) | _by_chinese(_PARTICLES)
 

@@ -263,19 +263,22 @@ def _drop_repeats(name: str, points: _Points) -> _Points:
 
 
 def _drop_repeats_between(points: _Points) -> _Points:
-    """Returns the points of lines that name a step or an epoch, where those of all other lines repeat one before."""
+    """Returns the points of lines that name a step or an epoch, where those of all other lines repeat one before.
+
+    So does it the other way round: "[eval] miou 0.71", "[eval] best so far: iter 40, miou 0.71".
+    """
     is_placed = [place.is_named or place.step is not None for place in points.places]
-    seen: set[float] = set()
-    for value, placed in zip(points.values, is_placed, strict=True):
-        if placed:
-            seen.add(value)
-        elif value not in seen:
-            return points
-    return (
-        points.select(n for n, placed in enumerate(is_placed) if placed)
-        if sum(is_placed) >= _FEWEST_REPEATED
-        else points
-    )
+    for kept in (True, False):
+        chosen = [n for n, placed in enumerate(is_placed) if placed is kept]
+        seen: set[float] = set()
+        for value, placed in zip(points.values, is_placed, strict=True):
+            if placed is kept:
+                seen.add(value)
+            elif value not in seen:
+                break
+        else:
+            return points.select(chosen) if len(chosen) >= _FEWEST_REPEATED else points
+    return points
 
 
 def _series(name: str, points: _Points) -> Series:

@@ -45,6 +45,7 @@ def test_known_words_are_in_english_and_phrases_with_others_stay(line, english):
         ("epoch {n} 验证集 命中率@10: 2.{n} NDCG@10: 3.{n}", {"val_hit_rate@10": 2, "val/NDCG@10": 3}),
         ("轮次 {n} - 验证: 损失=2.{n} - 每轮耗时 3.{n}s - 剩余时间 1.{n}min", {"val/loss": 2}),
         ("epoch {n} dice_coef: 2.{n} 损失权重: 0.{n}", {"dice_coef": 2}),
+        ("[训练] epoch {n}, 损失: 2.{n}, 每批耗时: 0.1{n} 秒", {"loss": 2}),
     ],
 )
 def test_a_line_of_an_epoch_in_chinese(template, found):

@@ -19,6 +19,12 @@ def test_lines_that_repeat_the_value_of_an_epoch_are_no_further_values():
     assert (found.steps, found.values) == ((0, 1, 2), (0.51, 0.62, 0.73))
     (other,) = metrics_from_console(text.replace("saved, val_acc 0.62", "test: val_acc 0.60"))
     assert len(other.values) == 7
+    best = [
+        f"iter: {n}0, loss: 0.5{n}\n验证 mIoU: 0.{n}\n目前最优: 迭代 {max(n, 5)}0, mIoU 0.{max(n, 5)}"
+        for n in (5, 4, 6)
+    ]
+    found = next(series for series in metrics_from_console("\n".join(best)) if "mIoU" in series.name)
+    assert found.values == (0.5, 0.4, 0.6)
 
 
 @pytest.mark.parametrize(

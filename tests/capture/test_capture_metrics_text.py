@@ -372,10 +372,7 @@ LOSSES = {"loss": 0.5, "val/loss": 0.6}
 @in_one_test(
     ("text", "found"),
     [
-        (
-            "2026-11-27 10:24:53,123 train INFO loss=0.5\n2026-11-27 10:24:53,124 train INFO validation: loss=0.6",
-            LOSSES,
-        ),
+        ("2026-11-27 10:24:53,123 a INFO loss=0.5\n2026-11-27 10:24:53 a INFO validation: loss=0.6", LOSSES),
         ("INFO:train:loss=0.5\nINFO:train:validation: loss=0.6", LOSSES),
         (
             "2026-11-27 10:00:00.1 | INFO   | train:main:5 - loss=0.5\nI1127 10:00:00.12 1 train.py:57] Eval: loss=0.6",
@@ -399,12 +396,3 @@ LOSSES = {"loss": 0.5, "val/loss": 0.6}
 )
 def test_what_is_around_a_metric_says_of_which_data_it_is(text, found):
     assert {name: points[-1][1] for name, points in read(text).items()} == found
-
-
-def test_epochs_that_begin_anew_are_those_of_other_trainings():
-    for folds, starts in (((1, 2), (0, 3)), ((1,), ())):
-        text = "\n".join(f"fold {fold} epoch {n} auc 0.9{n}" for fold in folds for n in (1, 2, 3))
-        assert metrics_from_console(text)[0].starts == starts
-    for of, step in (("", None), ("/30", 60)):  # without the length of an epoch the steps are none of the run
-        joined = metrics_from_console("".join(f"step [{n}{of}] mse {1 / n:.3f}\n" for n in (10, 20, 30) * 2))
-        assert [series.last_step for series in joined] == [step]

@@ -45,3 +45,12 @@ def test_a_diverged_value_printed_in_full_and_an_identifier():
 def test_a_number_without_a_word_may_be_that_of_a_step():
     (series,) = metrics_from_console("\n".join(f"({n} {n}%) val_acc 0.{n}" for n in (3, 6, 9)))
     assert (series.axis, series.steps) == ("line", (3, 6, 9))
+
+
+def test_epochs_that_begin_anew_are_those_of_other_trainings():
+    for folds, starts in (((1, 2), (0, 3)), ((1,), ())):
+        text = "\n".join(f"fold {fold} epoch {n} auc 0.9{n}" for fold in folds for n in (1, 2, 3))
+        assert metrics_from_console(text)[0].starts == starts
+    for of, step in (("", None), ("/30", 60)):  # without the length of an epoch the steps are none of the run
+        joined = metrics_from_console("".join(f"step [{n}{of}] mse {1 / n:.3f}\n" for n in (10, 20, 30) * 2))
+        assert [series.last_step for series in joined] == [step]

@@ -302,6 +302,12 @@ def test_a_cause_does_not_come_after_its_effect():
     assert explanations(same, PAGES.causes_of) == {"nonfinite_gradient": "loss_nonfinite"}
 
 
+def test_what_the_wrong_input_of_a_loss_does_to_a_model_is_no_fault_of_its_layers():
+    found = dict.fromkeys(("softmax_before_cross_entropy", "dead_relu", "activation_collapse", "loss_at_chance"))
+    assert set(explanations(found, PAGES.causes_of).values()) == {"softmax_before_cross_entropy"}
+    assert len(explanations(found, PAGES.causes_of)) == 3
+
+
 def test_explanations_end_at_a_root():
     for seed in range(200):
         chosen = random.Random(seed).sample(ORDER, 12)

@@ -135,10 +135,9 @@ def test_steps_after_the_end_of_lbfgs(ask, kind, still, verdict):
 def test_matrices_that_stand_still_are_not_told_as_changes_by_nothing(ask):
     weights = [{"i": n, "name": f"{n}.weight", "shape": [4, 4], "trainable": True, "module": 0} for n in (0, 1)]
     looks = [[{"i": 0, "ratio": ratio, "g": 0.5}, {"i": 1, "ratio": 0}] for ratio in (0.1, 0, 0)]  # one has no gradient
-    signals = loop(unchanged={"0": {"checked": 3, "unchanged": 0}}) | {
-        "models": ({"model": 0, "modules": [{"i": 0, "type": "Linear"}], "parameters": weights},),
-        "tensors": tuple({"model": 0, "step": n, "params": params} for n, params in enumerate(looks)),
-    }
+    model = {"model": 0, "modules": [{"i": 0, "type": "Linear"}], "parameters": weights}
+    tensors = tuple({"model": 0, "step": n, "params": params} for n, params in enumerate(looks))
+    signals = loop(unchanged={"0": {"checked": 3, "unchanged": 0}}) | {"models": (model,), "tensors": tensors}
     found = ask("step_changed_nothing", signals=signals)
     assert found.observed.endswith("rate above 0; 67 % of the inspected matrices did not change")
 

@@ -38,7 +38,9 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 run,
                 _without_stale(
                     run,
-                    _add_up_models(f.state, f.optimizers) if phases else _name_called_model(f.state, called),
+                    _add_up_models(f.state, f.optimizers)
+                    if phases and sum(map(_size_of, called)) != f.state.get("parameters")
+                    else _name_called_model(f.state, called),
                     called,
                 ),
             ),

@@ -15,6 +15,7 @@ from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.finding import Finding
+from labbook.model.message import message
 from labbook.model.run import CaughtException, CheckResult, Frame, Run
 from labbook.model.signals import Signals
 
@@ -267,6 +268,15 @@ def test_a_line_that_nothing_came_past_has_no_text() -> None:
     assert "source" not in diagnose(collect_run_evidence(run), MATCHER).findings[0].where
     fractions = _labels(0.5, 9.5, 9, {})
     assert diagnose(collect_run_evidence(fractions), MATCHER).findings[0].evidence[0] == "4 outside"
+
+
+@pytest.mark.parametrize(("case", "cause"), [("never", "does not call `scheduler.step()`"), ("twice", "Accelerate")])
+def test_a_case_that_a_check_observed_has_its_own_cause_only(case: str, cause: str) -> None:
+    observed = message(f"health.lr_schedule_wrong.{case}", scheduler="StepLR", steps=90, updates=90)
+    row = CheckResult("lr_schedule_wrong", "", "", "seen", "fail", tier=1, observed_message=observed)
+    run = Run("i", "finished", (), "", 0.0, checks=(row,))
+    (only,) = diagnose(collect_run_evidence(run), MATCHER).findings[0].causes
+    assert cause in only
 
 
 PAGE = """---

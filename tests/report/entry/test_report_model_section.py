@@ -137,6 +137,18 @@ def test_models_that_one_optimizer_trains_are_all_named(sizes, named):
     assert rows_of(called=models, model="Dec", parameters=3999, trainable=3999)["model"] == named
 
 
+@pytest.mark.parametrize("captured", [{}, {"phases": {"series": "loss.opt1"}}])
+def test_models_of_one_class_that_are_all_counted_have_their_variables(captured):
+    models = [
+        {"root": "MLP", "parameters": n, "trainable": n, "variable": v} for v, n in (("teacher", 90), ("net", 10))
+    ]
+    optimizers = [{"trains": at, "root": "MLP", "parameters": n, "trainable": n} for at, n in enumerate((90, 10))]
+    found = rows_of(*optimizers, captured=captured, called=models, model="MLP", parameters=100, trainable=100)
+    assert (found["model"], found["parameters"]) == ("teacher (MLP), net (MLP)", "100")
+    pruned = rows_of(*optimizers, captured={"phases": {}, **captured}, called=models, model="MLP", parameters=10)
+    assert pruned["model"] == ("MLP2" if captured else "MLP")  # the one before is gone
+
+
 def test_the_factors_of_parameter_groups_are_no_learning_rates():
     groups = [{"learning_rate": 0.1, "tensors": 2}, {"tensors": 2}]
     facts = {"type": "Momentum", "options": {"learning_rate": 0.05}, "groups": groups}
