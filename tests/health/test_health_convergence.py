@@ -233,6 +233,9 @@ def test_overfitting(ask, make_series):
     train = make_series("loss", [2 * math.exp(-i / 60) for i in range(300)])
     up = [1.0 - 0.1 * i for i in range(4)] + [0.7 + 0.06 * i for i in range(16)]
     assert ask("overfitting", train, make_series("val_loss", up, "tensorboard")).verdict == "warn"
+    for at, alias, verdict in ((300, False, "note"), (300, True, "warn"), (10, False, "warn")):
+        loaded = {"loop": {"steps": 300}, "loaded": ({"what": "model", "step": at, "alias": alias},)}
+        assert ask("overfitting", train, make_series("val_loss", up, "tensorboard"), signals=loaded).verdict == verdict
     down = [1.0 * math.exp(-i / 8) + 0.3 for i in range(20)]
     assert ask("overfitting", train, make_series("val_loss", down, "tensorboard")).verdict == "ok"
     assert ask("overfitting", train).verdict == "not observed"

@@ -55,9 +55,13 @@ def clipped(ones, phases=10, backwards=160):
     return {"graphs": (graph,), "loop": {"steps": 160, "backwards": backwards}, "evaluations": (evaluation,)}
 
 
-def masked(*seen):
-    looks = [{"step": at, "functions": [{"fn": "attention", "padding_only": one}]} for at, one in enumerate(seen, 1)]
+def masked(*seen, fn="attention"):
+    looks = [{"step": at, "functions": [{"fn": fn, "padding_only": one}]} for at, one in enumerate(seen, 1)]
     return {"batches": BATCHES, "tensors": tuple({"opt": 0, "model": 0, "modules": [], **look} for look in looks)}
+
+
+def pooled(*seen):
+    return masked(*seen, fn="pooling")
 
 
 NOISE = {"fn": "noise", "shape": [32, 6]}
@@ -132,6 +136,7 @@ CASES = [
     ),
     ("policy_ratio_inverted", {"graphs": ({"inverted": "t.py:9"},)}, {"graphs": ({},)}, "exp(old - new)"),
     ("attention_mask_inverted", masked(True, True, None, True), masked(True, True, False), "sees only padding"),
+    ("attention_mask_inverted", pooled(True, True, True), pooled(True, True, False), "multiplied by 0"),
     (
         "scaled_gradients_stepped",
         {"loop": {"steps": 99, "scaler": SCALER}},

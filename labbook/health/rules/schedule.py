@@ -44,11 +44,16 @@ def learning_rate_seen(run: Run, signals: Signals) -> Outcome:
     if not any(finite_values):
         return Outcome("fail", message("health.learning_rate_seen.zero"))
     for optimizer in signals.optimizers if signals.framework == "paddle" else ():
-        whole = optimizer.get("options", {}).get("learning_rate")
-        rates = [rate for group in optimizer.get("groups", []) if (rate := group.get("lr", 0.0)) > 0]
-        if isinstance(whole, float) and rates and (min(rates) < _FACTOR * whole or max(rates) < _FACTORS * whole):
-            facts = {"rate": min(rates), "factor": min(rates) / whole, "whole": whole}
-            observed = message("health.learning_rate_seen.factor", **facts)
+        groups = [
+            (factor, rate)
+            for group in optimizer.get("groups", [])
+            if (rate := group.get("lr", 0.0)) > 0
+            and isinstance(factor := group.get("learning_rate", 1.0), float)
+            and factor > 0
+        ]
+        if groups and (min(groups)[0] < _FACTOR or max(groups)[0] < _FACTORS):
+            factor, rate = min(groups)
+            observed = message("health.learning_rate_seen.factor", rate=rate, factor=factor, whole=rate / factor)
             return Outcome("warn", observed, advice=message("health.learning_rate_seen.factor_advice"))
     low, high = min(finite_values), max(finite_values)
     if low == high:

@@ -55,8 +55,9 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     Source: diagnosis catalogue, `overfitting` (tier 2), by Mann-Kendall from the best epoch on over at least 6 epochs,
     and 30 % above it; the rules on one epoch or on a gap of 0.1 fired on 10 of 12 healthy runs. A classifier that
     has memorised its training data while its validation loss was never below a quarter of the chance level, and has
-    risen by a twentieth since, counts as well (chosen by us). Where the loss
-    is written by hand, its validation loss may be called a distance or a likelihood, as `val_rmse`.
+    risen by a twentieth since, counts as well (chosen by us). Only a note where earlier weights are put back after the
+    last step. Where the loss is written by hand, its validation loss may be called a distance or a likelihood, as
+    `val_rmse`.
     """
     losses = validation_losses(run, signals)
     if not losses and not training_losses(signals):
@@ -81,8 +82,16 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     chance = math.log(training.classes) if training.classes > 1 else math.inf
     memorised = median(training.values[-20:]) < 0.05 * best and best > 0.25 * chance and trend.rising < 1e-3
     if end > 1.3 * best or (memorised and end > 1.05 * best):
-        return Outcome("warn" if len(since) >= 0.5 * len(losses) else "note", observed, p=trend.rising)
+        lasts = len(since) >= 0.5 * len(losses) and not _is_restored(signals)
+        return Outcome("warn" if lasts else "note", observed, p=trend.rising)
     return Outcome("ok", observed)
+
+
+def _is_restored(signals: Signals) -> bool:
+    """Whether a copy of earlier weights is put into a model after the last step, as early stopping does."""
+    steps = signals.loop.get("steps", 0)
+    states = (one for one in signals.loaded if one.get("what") == "model" and not one.get("alias"))
+    return any(one.get("step", 0) >= steps > 0 for one in states)
 
 
 @check("label_noise_or_shuffled", family="data", tier=2, needs=("losses",))

@@ -44,14 +44,15 @@ sample of all parameters after the step; distributed runs only.
   variance / variance in the batch.
 - `functions` (<= 64): watched functions called by the program itself: relu, leaky_relu, gelu, elu, sigmoid, tanh,
   softmax, log_softmax, dropout; "attention" (torch), the fused one: `shape`: queries, keys, `masked`: causal or with a
-  mask for its scores, `hides`: or one over keys; "attention_mask" (paddle); both `padding_only`: of a mask over keys:
-  positions of one token are all that it leaves, null without tokens of its shape, and `flags`: what is added to the
-  scores is zeros and ones; "noise": `shape` of normal random numbers; and "view": a new `shape` that takes heads for
-  time, of one that was `viewed`; `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length
-  of that axis), over the last of 3 or 4 axes, and for attention (torch), `padding_only`, `hidden`: share of the weights
-  under 1e-20, `ahead`: how many later tokens each query sees, -1: nor its own, null unless the same number for all,
-  `even`: whether each query gives all keys that it sees the same weight, and `unordered`: whether equal tokens have
-  equal weights or fused keys wherever they are, `placed` (torch): how far such keys lie apart, as a share of those of
+  mask for its scores, `hides`: or one over keys; "attention_mask" (paddle), "pooling": a sum over time
+  of features times a mask; all `padding_only`: of a mask over keys or time: positions of one token are all that it
+  leaves, null without tokens of its shape, and `flags`: what is added to the scores is zeros and ones; "noise":
+  `shape` of normal random numbers; and "view": a new `shape` that takes heads for time, of one that was `viewed`;
+  `line`: "file.py:12", user frame; for softmax `dim` (a number >= 0) and `size` (length of that axis), over the last
+  of 3 or 4 axes, and for attention (torch), `padding_only`, `hidden`: share of the weights under 1e-20, `ahead`: how
+  many later tokens each query sees, -1: nor its own, null unless the same number for all, `even`: whether each query
+  gives all keys that it sees the same weight, and `unordered`: whether equal tokens have equal weights or fused keys
+  wherever they are, `placed` (torch): how far such keys lie apart, as a share of those of
   different tokens; and in paddle, where those between model and loss are looked at, too,
   `of_output`: it was given the very tensor that the model returned."""
 

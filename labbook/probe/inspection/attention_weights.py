@@ -1,4 +1,8 @@
-"""What the weights of an attention that the program computes itself say about its mask and its scores."""
+"""What an attention that the program computes itself, or a mean over time, says about its mask and its scores."""
+
+from weakref import ref
+
+from ..training.call_site import line_of, user_frame
 
 _MOST = 1 << 13
 _SIDE = 64
@@ -138,3 +142,35 @@ def mixed_axes(given, form):
         samples, heads, time, width = given
         return heads > 1 and heads != time > 1 and form == (samples, time, heads * width)
     return False
+
+
+class PooledPadding:
+    """Follows features times a mask over time to their sum or mean, in one forward: whether that is of padding only.
+
+    Args:
+        takes_gradient: `takes_gradient(tensor)`.
+        leaves_padding: `leaves_padding(mask, fills)`: whether a mask over samples and time leaves only padding, `None`
+            if unknown. `fills`: it is true where features are left out, not 0.
+    """
+
+    def __init__(self, takes_gradient, leaves_padding):
+        self._takes_gradient = takes_gradient
+        self._leaves_padding = leaves_padding
+        self.gated = {}
+
+    def multiply(self, sides, result, fills=False):
+        """Processes a product of two tensors, or the filling of one."""
+        shape = tuple(result.shape)
+        if len(shape) != 3 or not self._takes_gradient(result):
+            return
+        mask = next((one for one in sides[::-1] if not self._takes_gradient(one)), None)
+        if mask is not None and tuple(mask.shape) in (shape, (*shape[:2], 1)):
+            self.gated[id(result)] = (ref(result), self._leaves_padding(mask, fills))
+
+    def pool(self, given, result, found, most):
+        """Adds the sum or mean of such a product over time to what was `found` of functions, at most so many."""
+        weak, padding_only = self.gated.get(id(given), (None, None))
+        if weak is not None and weak() is given and len(result.shape) == 2 and len(found) < most:
+            line = line_of(user_frame())
+            facts = {"fn": "pooling", "line": line, "calls": 1, "training": True, "padding_only": padding_only}
+            found.setdefault(("pooling", line, padding_only), facts)

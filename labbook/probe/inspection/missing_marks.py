@@ -5,6 +5,9 @@ ROWS, COLUMNS = 128, 64
 
 _FEWEST_ROWS = 16
 _FEWEST_OTHERS = 8
+_PIXELS = 16
+_PIXEL_ENDS = {-1.0, 0.0, 1.0}
+"""Ends of the range of a pixel: where most of at least 16 columns have one far off, they are a picture."""
 _DISTANCE = 5.0
 """How many times the range of all other values a mark is away from them. Source: chosen by us."""
 
@@ -17,10 +20,14 @@ def marked_columns(rows):
     """
     if len(rows) < _FEWEST_ROWS:
         return []
-    columns = (sorted(column) for column in zip(*rows))
-    return [
-        at for at, values in enumerate(columns) if _begins_with_mark(values, 1) or _begins_with_mark(values[::-1], -1)
-    ]
+    columns = [sorted(column) for column in zip(*rows)]
+    marks = {}
+    for at, values in enumerate(columns):
+        for ordered, sign in ((values, 1), (values[::-1], -1)):
+            if _begins_with_mark(ordered, sign):
+                marks[at] = ordered[0]
+    is_picture = len(columns) >= _PIXELS and 2 * len(marks) > len(columns) and _PIXEL_ENDS.issuperset(marks.values())
+    return [] if is_picture else list(marks)
 
 
 def _begins_with_mark(values, sign):

@@ -9,7 +9,7 @@ from time import thread_time
 from types import FunctionType
 from weakref import ref
 
-from ..inspection.attention_weights import describe_attention, mixed_axes
+from ..inspection.attention_weights import PooledPadding, describe_attention, mixed_axes
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
@@ -26,6 +26,7 @@ WATCHED = (
 )  # fmt: skip
 _NOISE = ("randn", "normal", "standard_normal", "randn_like")
 _VIEWS = ("reshape", "view", "flatten")
+_PRODUCTS, _POOLS = ("__mul__", "__rmul__", "multiply"), ("sum", "mean")
 _FLAT = ("sigmoid", "tanh")
 _NORMALISING = ("softmax", "log_softmax")
 
@@ -46,9 +47,11 @@ class FunctionalCalls:
         self._took = 0.0
         self._root = None
         self._busy = False
+        self._put_back = []
         self.pairs = ElementwiseLosses(paddle, inspector.failed)
         self.lines = LossLines(paddle, inspector.failed)
         self.ratios = PolicyRatio(inspector)
+        self.pooled = PooledPadding(lambda tensor: not tensor.stop_gradient, self._leaves_padding)
         self.found = {}
         self.reads = {}
 
@@ -63,9 +66,10 @@ class FunctionalCalls:
 
     def begin(self, root):
         """Looks until the end of the forward that is about to run."""
-        self.found = {}
+        self.found, self.pooled.gated = {}, {}
         self._root = root
         self._on = True
+        self._watch_pooling()
 
     def watch_loss(self, root, tensors):
         """Goes on looking for what the loss is made of, until `end`.
@@ -73,6 +77,7 @@ class FunctionalCalls:
         Args:
             root: The model whose forward has ended.
         """
+        self._end_pooling()
         if root.hidden or (self._on and self._root is root):
             self._outputs = [ref(tensor) for tensor in tensors]
             self.pairs.begin(self._outputs)
@@ -88,6 +93,7 @@ class FunctionalCalls:
 
     def end(self):
         """Ends the look."""
+        self._end_pooling()
         self.pairs.end()
         self.lines.end()
         self._on = False
@@ -221,6 +227,42 @@ class FunctionalCalls:
                 self.found.setdefault(("view", line), dict(shapes, fn="view", line=line, calls=1, training=True))
 
         return wrap_function(original, self.inspector.adapter.probe.guard("paddle.view"), after=on_view)
+
+    def _watch_pooling(self):
+        """Has products and sums looked at until the forward ends."""
+        self._end_pooling()
+        for home, name in ((home, name) for home in (self.paddle, self.paddle.Tensor) for name in _PRODUCTS + _POOLS):
+            original = home.__dict__.get(name)
+            if original is not None:
+                mine = self._following(original, self._pool if name in _POOLS else self._multiply)
+                self._put_back.append((home, name, original, mine))
+                setattr(home, name, mine)
+
+    def _end_pooling(self):
+        while self._put_back:
+            home, name, original, mine = self._put_back.pop()
+            if home.__dict__.get(name) is mine:
+                setattr(home, name, original)
+
+    def _following(self, original, look):
+        def on_call(result, args, kwargs):
+            if self.stats.is_tensor(result) and get_ident() == self.inspector.monitor.thread:
+                look(result, [*args, *kwargs.values()][:2])
+
+        return wrap_function(original, self.inspector.adapter.probe.guard("paddle.pooling"), after=on_call)
+
+    def _multiply(self, result, sides):
+        if len(sides) == 2 and all(map(self.stats.is_tensor, sides)):
+            self.pooled.multiply(sides, result)
+
+    def _pool(self, result, given):
+        self.pooled.pool(given[0], result, self.found, MOST)
+
+    def _leaves_padding(self, mask, fills):
+        view = self.stats.whole_view(mask) if mask.shape[0] * mask.shape[1] <= TOKENS else None
+        if view is None:
+            return None
+        return self.inspector.batches.is_padding_all(view.shape[:2], (view[..., 0] == 0).reshape(-1).tolist())
 
     def _masking(self, original):
         def convert(*args, **kwargs):

@@ -9,6 +9,7 @@ from weakref import ref
 
 from ..inspection.attention_weights import (
     FEATURES,
+    PooledPadding,
     describe_attention,
     ignores_order,
     mixed_axes,
@@ -33,6 +34,7 @@ WATCHED = frozenset([
 ])  # fmt: skip
 _NOISE = frozenset(["randn", "randn_like", "normal", "normal_"])
 _MASKS = frozenset(["masked_fill", "masked_fill_", "mul", "mul_", "where"])
+_GATES, _POOLS = frozenset(["mul", "mul_", "masked_fill", "masked_fill_"]), frozenset(["sum", "mean"])
 _VIEWS = frozenset(["view", "reshape", "flatten"])
 _ATTENTION = {"scaled_dot_product_attention": (3, 5, -2), "multi_head_attention_forward": (16, None, 0)}
 """Fused attention -> places of its mask and of `is_causal` among the arguments, and the axis of time."""
@@ -56,6 +58,7 @@ class FunctionalCalls:
         self.inspector = inspector
         self.found = {}
         self._weights = {}
+        self.pooled = PooledPadding(lambda tensor: tensor.requires_grad, self._leaves_padding)
         self._mode = None
         self._root = None
         self._armed = None
@@ -66,7 +69,7 @@ class FunctionalCalls:
     def begin(self, root):
         """Puts the mode on for the forward that is about to run, from the second step on."""
         self.end()
-        self.found, self._weights = {}, {}
+        self.found, self._weights, self.pooled.gated = {}, {}, {}
         first = self.inspector.monitor.step < 2 and self._armed is None
         if first or has_compiled() or not hasattr(self.torch.overrides, "TorchFunctionMode"):
             return
@@ -129,6 +132,8 @@ class FunctionalCalls:
                             functions._inspect_attention(name, args, kwargs)
                     except Exception as error:
                         failed("torch.look at function", error)
+                if not self.off and (name in _GATES or (functions.pooled.gated and name in _POOLS)):
+                    functions._follow_pooling(name, args, result)
                 if functions._weights and (name in _MASKS or name == "dropout"):
                     functions._follow_weights(name, (*args, *kwargs.values()), result)
                 return result
@@ -189,6 +194,21 @@ class FunctionalCalls:
                     facts.update(describe_attention(result.detach(), False, self.inspector.batches))
         except Exception as error:
             self.inspector.failed("torch.look at weights", error)
+
+    def _follow_pooling(self, name, args, result):
+        try:
+            sides = args[:2]
+            if name in _POOLS and args:
+                self.pooled.pool(args[0], result, self.found, MOST)
+            elif len(sides) == 2 and all(map(self.inspector.stats.is_tensor, (*sides, result))):
+                self.pooled.multiply(sides, result, name.startswith("masked_fill"))
+        except Exception as error:
+            self.inspector.failed("torch.look at pooling", error)
+
+    def _leaves_padding(self, mask, fills):
+        with self.inspector.without_modes:
+            hidden = mask.detach()[..., 0] != 0
+        return self._is_padding_all(hidden, attends=not fills)
 
     def _inspect_view(self, args, result):
         """Notes that the axes of heads and of time are exchanged by a new shape alone."""

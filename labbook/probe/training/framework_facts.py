@@ -106,7 +106,8 @@ def optimizer_fields(optimizer, options, groups, closure):
     for fact, group in zip(facts, _group_settings(optimizer)):
         named = {name: group.get(name) for name in options if name != "lr"}
         own = {name: value for name, value in named.items() if type(value) in (int, float, bool, tuple)}
-        fact.update({name: value for name, value in own.items() if value != options[name]})
+        # `learning_rate` of a group is a factor in PaddlePaddle, which may equal the rate of the optimizer.
+        fact.update({name: value for name, value in own.items() if value != options[name] or name == "learning_rate"})
     return {
         "type": type(optimizer).__name__,
         "options": plain_options(options),

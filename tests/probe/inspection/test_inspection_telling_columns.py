@@ -69,6 +69,16 @@ def test_columns_with_a_value_far_from_all_others(table, make, expected):
     assert marked_columns(table.tolist()) == expected
 
 
+def test_bright_pixels_of_a_picture_are_no_marks():
+    rng = np.random.default_rng(0)
+    pictures = rng.random((64, 64)) * 0.1
+    pictures[np.arange(64)[:, None], np.arange(64)[:, None] % 8 * 8 + np.arange(8)] = 1.0
+    assert marked_columns(pictures.tolist()) == []
+    few = pictures[:, :8]
+    assert marked_columns(few.tolist()) == list(range(8))
+    assert marked_columns(np.where(pictures == 1, -999.0, pictures).tolist()) == list(range(64))
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [

@@ -96,7 +96,8 @@ class Net(paddle.nn.Layer):
     def forward(self, x):
         return self.body(x)
 net = Net()
-o = paddle.optimizer.AdamW(0.5, parameters=net.parameters(), weight_decay=0.1)
+groups = [{"params": list(part.parameters()), "learning_rate": rate} for part, rate in zip(net.body, (0.1, 0.5))]
+o = paddle.optimizer.AdamW(0.5, parameters=groups, weight_decay=0.1)
 net(paddle.ones([2, 4])).sum().backward()
 o.step()
 """
@@ -110,7 +111,9 @@ o.step()
     assert (state["model"], state["parameters"], state["trainable"]) == ("Net", 25, 5)
     assert (state["device"], state["dtype"]) == (["cpu"], ["float32"])
     assert optimizer["type"] == "AdamW" and optimizer["options"]["weight_decay"] == 0.1
-    assert optimizer["groups"] == [{"lr": 0.5, "tensors": 4, "elements": 25}]
+    first, last = optimizer["groups"]  # the rate of a group is a factor
+    assert first == {"lr": 0.05, "learning_rate": 0.1, "tensors": 2, "elements": 20}
+    assert last == {"lr": 0.25, "learning_rate": 0.5, "tensors": 2, "elements": 5}
 
 
 @torch_only

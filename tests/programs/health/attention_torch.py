@@ -250,5 +250,47 @@ def feed_forward_without_an_activation(broken):
     train(Model(FeedForward(Attention(), nn.Identity() if broken else nn.GELU())), shifted_words)
 
 
+class Bag(nn.Module):
+    """Means over the words of a sentence, or over its padding where `broken`; both where `joins`, as meant."""
+
+    def __init__(self, broken, joins):
+        super().__init__()
+        self.broken, self.joins = broken, joins
+        self.words, self.first = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.last = nn.Linear(WIDTH, 3)
+
+    def forward(self, ids):
+        hidden = torch.tanh(self.first(self.words(ids)))
+        means = [self.mean(hidden, (ids == 0) == blank) for blank in ((False, True) if self.joins else (self.broken,))]
+        return self.last(sum(means)).unsqueeze(1)
+
+    def mean(self, hidden, mask):
+        mask = mask.unsqueeze(-1).expand_as(hidden).float()
+        return torch.sum(hidden * mask, 1) / mask.sum(1).clamp(min=1)
+
+
+def sort_sentences(model):
+    """Sentences of 4 to 20 words, padded with 0; one of the words 1 to 3 names the class."""
+
+    def batch_of():
+        labels, rows = torch.randint(0, 3, (32,)), torch.arange(32)
+        length = torch.randint(4, LENGTH + 1, (32, 1))
+        ids = torch.randint(4, WORDS, (32, LENGTH)) * (torch.arange(LENGTH) < length)
+        ids[rows, torch.randint(0, 4, (32,))] = labels + 1
+        return ids, labels
+
+    torch.manual_seed(8)
+    train(model, batch_of)
+
+
+def mean_of_the_padding(broken):
+    sort_sentences(Bag(broken, False))
+
+
+def padding_beside_the_words(broken):
+    """Reads the padding, too, as meant."""
+    sort_sentences(Bag(False, True))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2:] != ["fixed"])

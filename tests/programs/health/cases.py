@@ -73,7 +73,7 @@ ODD = {
         preferences_against_a_reference""",
     "strangers_torch": "labelled_nodes one_epoch_in_a_function five_folds search_for_a_rate same_records_for_two_tasks",
     "silent_torch": "one_step_a_rollout",
-    "attention_torch": "mask_behind_the_softmax",
+    "attention_torch": "mask_behind_the_softmax padding_beside_the_words",
     "numeric_paddle": "mixed_precision_on_the_processor",
     "odd_paddle": """batches_of_three a_quarter_of_the_labels_wrong slow_descent sparse_rows frozen_body accumulates
         adversaries bandit contrasts picture_of_a_picture clipped_critic masked_words slope_penalty slow_teacher

@@ -193,15 +193,20 @@ def _labels_of_batches(signals: Signals) -> Counter[str]:
 
 @check("attention_mask_inverted", family="loop-bug", tier=2, needs=("batches", "tensors"))
 def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the mask of an attention leaves exactly the padding: positions of one token, which is hidden nowhere.
+    """Whether a mask of an attention or of a mean over time leaves exactly the padding: one token, hidden nowhere.
 
     Source: chosen by us (tier 2), in at least 3 looks and all of them; their number differs between samples.
     """
-    looks = [row.get("padding_only") for event in signals.tensors for row in event.get("functions", [])]
-    known = [look for look in looks if look is not None]
-    if len(known) < _LOOKS or not all(known):
-        return None
-    return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(known)))
+    rows = [row for event in signals.tensors for row in event.get("functions", []) if "padding_only" in row]
+    for is_pooling in (False, True):
+        looks = [row for row in rows if (row.get("fn") == "pooling") is is_pooling and row["padding_only"] is not None]
+        if len(looks) >= _LOOKS and all(row["padding_only"] for row in looks):
+            if not is_pooling:
+                return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(looks)))
+            line = looks[-1].get("line", "")
+            observed = message("health.attention_mask_inverted.pooling", looks=len(looks))
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+    return None
 
 
 @check("attention_mask_multiplied", family="loop-bug", tier=1, needs=("tensors",))

@@ -150,12 +150,15 @@ def softmax_over_queries(code: Code, source: Source) -> Iterator[Hit]:
     """The weights of an attention are normalised over the queries, not over the keys."""
     for call, function, steps in attentions(source):
         products = [one for step in steps for one in _products(step) if isinstance(one, (ast.BinOp, ast.Call))]
+        if len(products) != 1:
+            continue
         owner = source.class_of(function)
-        wrong = (-2, 1, 2) if owner is not None and _splits_heads(owner) else (-2,)
-        if len(products) != 1 or axis_of(call, 1 if source.dotted(call.func) else 0) not in wrong:
+        made = [len(shape) for value in _sources_of(function, products[0]) for shape in _shapes_in(value)]
+        splits = (owner is not None and _splits_heads(owner)) or (bool(made) and min(made) >= 4)
+        if axis_of(call, 1 if source.dotted(call.func) else 0) not in ((-2, 1, 2) if splits else (-2,)):
             continue
         sides = products[0].args if isinstance(products[0], ast.Call) else [products[0].left, products[0].right]
-        turned = ast.unparse(sides[1]) if len(sides) > 1 else ""
+        turned = ast.unparse(products[0]) if len(sides) > 1 else ""
         # Slots compete for inputs, and divide their weights by the sum over the keys.
         others = [one for one in of_type(ast.walk(function), ast.Call) if last_name(one.func) == last_name(call.func)]
         divided = any(
@@ -259,12 +262,16 @@ def _starts_itself(code: Code, source: Source, cls: ast.ClassDef) -> bool:
 
 def _splits_heads(cls: ast.ClassDef) -> bool:
     """Whether a class with heads gives a tensor a fourth axis."""
-    shapes = [
-        node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], (ast.List, ast.Tuple)) else node.args
-        for node in of_type(ast.walk(cls), ast.Call)
-        if last_name(node.func) in ("view", "reshape")
+    return any(len(shape) >= 4 for shape in _shapes_in(cls)) and "head" in ast.unparse(cls).lower()
+
+
+def _shapes_in(node: ast.AST) -> list[list[ast.expr]]:
+    """The shapes that are given to `view` and `reshape` in a node."""
+    return [
+        call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args
+        for call in of_type(ast.walk(node), ast.Call)
+        if last_name(call.func) in ("view", "reshape")
     ]
-    return any(len(shape) >= 4 for shape in shapes) and "head" in ast.unparse(cls).lower()
 
 
 def _has_factor(step: ast.expr) -> bool:
