@@ -152,7 +152,7 @@ def test_a_batch_that_is_not_finite_is_the_cause() -> None:
         ("grove.boxes", "grove/boxes.pyx", "extension_not_built"),
         ("grove.boxes", "src/grove/boxes.cpp", "extension_not_built"),
         ("grove.boxes", "grove/boxes.py", "import_path_wrong"),
-        ("grove.boxes", "grove/boxes.h", "import_module_missing"),
+        ("grove.boxes", "grove/boxes.h", "removed_module_imported"),
         ("grove.cython.boxes", "setup.py", "extension_not_built"),
     ],
 )
