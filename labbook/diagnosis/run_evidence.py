@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,8 @@ _BROKEN = (
     *("BrokenPipeError", "EOFError", "FileNotFoundError"),
 )
 _LATER_STEPS = 10
+_PYTHON, _SOURCES = (".py", "/*.py", "/*/*.py"), (".pyx", ".c", ".cc", ".cpp", ".cu")
+"""What follows the path of a module that is written in Python, and of the source of one that must be compiled."""
 _MOST_NOTEBOOK = 64 << 20
 
 
@@ -261,7 +262,9 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "validation", run.steps > 0 and _is_evaluating(run)
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
-    yield "module_in_project", any(map(partial(_lies_in, folders=_project_folders(run)), _missing_modules(run)))
+    missing, folders = list(_missing_modules(run)), _project_folders(run)
+    yield "module_in_project", any(_lies_in(folders, _PYTHON, one.partition(".")[0]) for one in missing)
+    yield "module_not_built", any(_lies_in(folders, _SOURCES, one.replace(".", "/")) for one in missing)
     losses = [loss for signals in run.signals for loss in signals.losses]
     yield "loss_summed", any(loss.get("training", True) and loss.get("reduction") == "sum" for loss in losses)
     yield "bad_batch", "nonfinite_input" in wrong
@@ -297,7 +300,7 @@ def _gradients_rose(flight: Flight) -> bool:
 
 
 def _missing_modules(run: Run) -> Iterator[str]:
-    """The top-level names of the modules whose import failed."""
+    """The names of the modules whose import failed."""
     return (one[1] for raised in run.exceptions if (one := _RE["missing_module"].match(raised.message)))
 
 
@@ -308,11 +311,10 @@ def _project_folders(run: Run) -> list[Path]:
     return [part for folder in folders for part in (folder, folder / "src")]
 
 
-def _lies_in(module: str, folders: Iterable[Path]) -> bool:
-    """Whether a module is a Python file, or a folder with Python files, in one of the folders."""
-    names = (f"{module}.py", f"{module}/*.py", f"{module}/*/*.py")
-    with suppress(OSError, RuntimeError):
-        return any(any(folder.glob(name)) for folder in folders for name in names)
+def _lies_in(folders: Iterable[Path], endings: Iterable[str], module: str) -> bool:
+    """Whether one of the folders has a file of a module: its path with one of the endings."""
+    with suppress(OSError, RuntimeError, ValueError):
+        return any(any(folder.glob(module + ending)) for folder in folders for ending in endings)
     return False
 
 

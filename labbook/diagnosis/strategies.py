@@ -101,8 +101,13 @@ def program_line(case: Case) -> list[Finding]:
 
 
 def likely_page(case: Case) -> list[Finding]:
-    """All matching pages but hints that rest on the class of an exception alone."""
-    return _page_findings(case, [c for c in case.candidates if c.match.weight > 1 or not _rests_on_class(c)])
+    """All matching pages but hints that rest on the class of an exception alone.
+
+    Native code that printed a failed check before it aborted did so itself: the abort has no cause of its own.
+    """
+    checked = any(one.ended_process and one.message and not one.type for one in case.evidence.exceptions)
+    known = [c for c in case.candidates if not (checked and c.id == _ABORTED and c.exception is None)]
+    return _page_findings(case, [c for c in known if c.match.weight > 1 or not _rests_on_class(c)])
 
 
 STRATEGIES: Mapping[str, Callable[[Case], list[Finding]]] = {

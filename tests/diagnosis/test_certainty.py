@@ -123,3 +123,35 @@ def test_a_page_that_means_another_in_a_library_is_certain_only_of_the_own_code(
     assert certain(f"{lines}NameError: name 'Tensor' is not defined") == (
         ["name_undefined"] if file == "run.py" else []
     )
+
+
+@pytest.mark.parametrize(
+    ("missing", "unexpected", "page"),
+    [
+        ("stem.weight", "module.stem.weight", "checkpoint_prefix_mismatch"),
+        ("module.stem.weight", "stem.weight", "checkpoint_prefix_mismatch"),
+        ("stem.bias", "module.head.weight", "checkpoint_keys_mismatch"),
+    ],
+)
+def test_keys_differ_by_a_prefix_only_where_one_is_another_with_it(missing, unexpected, page):
+    lists = f'Missing key(s) in state_dict: "{missing}". \n\tUnexpected key(s) in state_dict: "{unexpected}". '
+    assert certain(f"{LAST}RuntimeError: Error(s) in loading state_dict for Net:\n\t{lists}") == [page]
+
+
+@pytest.mark.parametrize(
+    ("library", "page"),
+    [("libcudart.so.12", "shared_library_not_found"), ("/srv/grove/libgrove_cpu.so", "extension_not_built")],
+)
+def test_a_library_that_is_opened_by_its_path_is_of_the_package(library, page):
+    text = f"{LAST}OSError: {library}: cannot open shared object file: No such file or directory"
+    assert [one.symptom for one in diagnose(read_text(text), MATCHER).findings] == [page]
+
+
+def test_a_library_that_only_wraps_a_failed_import_does_not_explain_it():
+    inner = f"{LAST}AttributeError: module 'triton' has no attribute '__version__'"
+    wrapper = (
+        "Failed to import grove.models because of the following error (look up to see its traceback):\nmodule 'tri"
+    )
+    cause = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+    found = diagnose(read_text(f"{inner}{cause}{LAST}RuntimeError: {wrapper}"), MATCHER).primary
+    assert found is not None and found.symptom == "removed_api_used"

@@ -146,6 +146,15 @@ def test_an_argument_with_a_similar_name_is_called_misspelt_unless_a_library_ren
     assert cause in found.causes[0]
 
 
+@pytest.mark.parametrize(("near", "page"), [([], "removed_api_used"), (["MaxPool2d"], "name_misspelt")])
+def test_a_name_is_misspelt_only_where_the_recorder_found_a_similar_one(near, page):
+    message = "module 'torch.nn' has no attribute 'MaxPool2D'"
+    names = {"missing": "MaxPool2D", "near": near, "known": []}
+    raised = CaughtException("main", "AttributeError", "builtins", message, ended_process=True, names=names)
+    found = diagnose(collect_run_evidence(replace(RUN, exceptions=(raised,))), MATCHER).primary
+    assert found is not None and found.symptom == page
+
+
 @pytest.mark.parametrize(
     ("kind", "message", "of_library", "own"),
     [

@@ -10,7 +10,7 @@ import builtins
 import functools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -54,24 +54,32 @@ def find_rename(message: str, source: str = "") -> dict[str, str]:
     return {**table[key], **part} if key else {}
 
 
-def find_misspelling(message: str, known: Iterable[str] = ()) -> dict[str, str]:
+def find_misspelling(message: str, existing: Sequence[str] | None = None) -> dict[str, str]:
     """`missing`, the name that a message misses, and `near`, what it was meant to be; empty where none is so similar.
 
     Args:
-        known: Names that exist where the program looked for it.
+        existing: Names that exist where the program looked for it; `None` if that is not known, then usual names count.
     """
     found = _find_missing(message)
     name = found.get("name", "")
     owner = found.get("owner", "")
     built_in = getattr(builtins, owner, None)
-    usual = dir(built_in) if isinstance(built_in, type) else _usual_names(found.get("kind", ""))
-    if f"module '{owner}'" in message and not is_library(owner.partition(".")[0]):
+    package = owner.partition(".")[0]
+    usual = dir(built_in) if isinstance(built_in, type) else _usual_names(found.get("kind", ""), package)
+    if f"module '{owner}'" in message and not is_library(package):
         usual = []  # what its members are called is not known
-    if len(name) < _SHORTEST or name in usual:
+    if len(name) < _SHORTEST or (existing is None and name in usual):
         return {}
-    suggested = _SUGGESTED.findall(message)
-    meant = get_close_matches(name, (*known, *suggested, *usual), n=1, cutoff=_ALIKE)
+    names = [*_SUGGESTED.findall(message), *(usual if existing is None else existing)]
+    letters = [one for one in names if _differs_by_a_letter(name, one)]
+    meant = letters or get_close_matches(name, names, n=1, cutoff=_ALIKE)
     return {"missing": name, "near": meant[0]} if meant else {}
+
+
+def _differs_by_a_letter(name: str, other: str) -> bool:
+    """Whether one letter was exchanged, added, left out or moved, or only the case of letters differs."""
+    shorter = [{word, *(word[:at] + word[at + 1 :] for at in range(len(word)))} for word in (name, other)]
+    return name.casefold() == other.casefold() or not shorter[0].isdisjoint(shorter[1])
 
 
 @functools.lru_cache(maxsize=1)
@@ -88,12 +96,12 @@ def is_library(module: str) -> bool:
 
 
 @functools.lru_cache
-def _usual_names(kind: str) -> list[str]:
-    """The names that programs use often where a message of that kind misses one."""
+def _usual_names(kind: str, package: str) -> list[str]:
+    """The names that programs use often where a message of that kind misses one of a package."""
     if kind == "imported":
         return sorted(usual_imports())
     lists = read_toml(_USUAL)
-    return sorted(lists["members"] if kind == "attribute" else lists["arguments"])
+    return sorted([*lists["members"], *lists.get(package, ())] if kind == "attribute" else lists["arguments"])
 
 
 def _find_missing(message: str) -> dict[str, str]:

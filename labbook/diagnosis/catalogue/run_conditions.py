@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import product
 
 from labbook.diagnosis.catalogue.renamed_names import (
     ADDED,
@@ -23,6 +24,11 @@ _SIMILAR, _OWN, _COUNTED, _NOT_COUNTED, _MANY = "similar_name", "own_code", "cou
 _SAID, _LED_THROUGH, _RAISED_IN = "message: ", "frames: ", "raised in: "
 OBSERVED = "observed: "
 """Begins a condition that a check met in one of several ways: the last part of the key of a message of its row."""
+_UNLIKE = "unlike_keys"
+_KEYS, _KEY = (
+    re.compile(r'(?:Missing|Unexpected) key\(s\) in state_dict: ((?:"[^"\n]+"(?:, )?)+)'),
+    re.compile(r'"([^"]+)"'),
+)
 _OF_PARAMETER, _SEVERAL = "size mismatch for ", 4
 """Parameters of two heads, each with weight and bias. Source: chosen by us."""
 _LATER = 10
@@ -93,16 +99,18 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     nearly one that exists, `similar_name` where the recorder found a similar one, `own_code` where it found that what
     lacks the name is of the project, or where a line of the program calls a function by its bare name, no usual one.
     `counted` holds where an embedding lacks one of the indices 0, 1, 2 ..., which are positions, `not_counted` where
-    others; `many_parameters` where more parameters differ in size than two heads have.
+    others; `many_parameters` where more parameters differ in size than two heads have; `unlike_keys` where no key that
+    a checkpoint lacks is one of its other keys with or without a prefix.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
-    message = raised.message if raised else line.text if line else ""
+    said = [one for one in (raised and raised.message, line and line.text) if one]
+    message = said[0] if said else ""
     own = [frame for frame in frames[:-_NEAR] if frame.user][-1:]  # Ray calls itself more often than that
     source = "\n".join(frame.source for frame in (*own, *frames[-_NEAR:]))
     places = [f"{frame.file}:{frame.function}".replace("\\", "/").lower() for frame in frames]
     read = {
-        _SAID: f"{message}\n{source}".lower(),
+        _SAID: "\n".join((*said, source)).lower(),
         _LED_THROUGH: "\n".join(places),
         _RAISED_IN: "".join(places[-1:]),
     }
@@ -112,7 +120,16 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     lacking = [one for one in (raised.tensors if raised else ()) if "outside" in one]
     met = {_COUNTED if one["counts"] else _NOT_COUNTED for one in lacking}
     met |= {_MANY} if message.count(_OF_PARAMETER) > _SEVERAL else set()
+    met |= {_UNLIKE} if _UNLIKE in keys and _has_unlike_keys(message) else set()
     return about_name | met | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
+
+
+def _has_unlike_keys(message: str) -> bool:
+    lists = [_KEY.findall(keys) for keys in _KEYS.findall(message)]
+    pairs = product(*lists) if len(lists) > 1 else ()
+    return len(lists) > 1 and not any(
+        one.endswith(f".{other}") or other.endswith(f".{one}") for one, other, *_ in pairs
+    )
 
 
 def is_about_place(condition: str) -> bool:
@@ -122,7 +139,7 @@ def is_about_place(condition: str) -> bool:
 
 def _conditions_of_name(message: str, source: str, raised: ObservedException | None) -> set[str]:
     """What holds of the name that a message misses."""
-    near = [str(one) for one in raised.names.get("near", ())] if raised else []
+    near = list(map(str, raised.names.get("near", ()))) if raised and raised.names else None
     similar = {_SIMILAR} if near else set()
     if known := find_rename(message, source):
         return {RENAMED if "now" in known else ADDED} | similar

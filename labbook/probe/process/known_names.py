@@ -52,7 +52,7 @@ def known_names(error, traces, source_of):
     near = near or difflib.get_close_matches(missing, names, _NEAR, _ALIKE if shown else _ALIKE_OF_MANY)
     known = names[:_MOST_SHOWN] if shown and len(names) <= _MOST_SHOWN else []
     found = {"missing": missing, "near": near, "known": known}
-    return {**found, "own": True} if is_own else found if near or known else {}
+    return {**found, "own": True} if is_own else found if names else {}
 
 
 def _find(error, traces, frame, source):

@@ -89,6 +89,8 @@ def test_a_rank_that_left_without_a_trace_is_missed_by_the_others_before_their_l
         assert found.symptom == symptom
 
 
+ORIGIN = "/lib/x86_64-linux-gnu/"
+SETUP = 'Traceback (most recent call last):\n  File "setup.py", line 39, in <module>\n    setup()\n'
 IN_A_LOOP = (
     'Traceback (most recent call last):\n  File "a.py", line 4, in load\n    rows = [json.loads(line) for line in f]\n'
 )
@@ -99,7 +101,7 @@ IN_A_LOOP = (
     [
         ("ERROR: Unexpected segmentation fault encountered in worker.", "Native code crashed"),
         ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "memory is exhausted"),
-        ("OSError: [Errno 24] Too many open files: 'a/b.npy'", "opens a file"),
+        ("OSError: [Errno 24] Too many open files: 'a/b.npy'", "opens files"),
         ("RuntimeError: Too many open files. Communication with the workers is no longer possible", "tensors"),
         ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "empty or truncated"),
         (
@@ -110,6 +112,18 @@ IN_A_LOOP = (
         ("NotADirectoryError: [Errno 20] Not a directory: 'out/ckpt'", "is a file"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'out/ckpt'", "not downloaded"),
         ("OSError: [Errno 22] Invalid argument: 'runs/09:23:35'", "characters that Windows forbids"),
+        (
+            f"ImportError: {ORIGIN}libc.so.6: version `GLIBC_2.32' not found (required by {ORIGIN}a_cuda.so)",
+            "newer Linux",
+        ),
+        (f"ImportError: {ORIGIN}libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by a.so)", "libstdc++"),
+        (
+            "nvcc fatal   : Unsupported gpu architecture 'compute_89'\nninja: build stopped: subcommand failed.\n"
+            f"{SETUP}RuntimeError: Error compiling objects for extension",
+            "architecture that this `nvcc` does not know",
+        ),
+        (f"{SETUP}AttributeError: module 'grove' has no attribute 'plant'", "same name is imported first"),
+        ("AttributeError: module 'triton' has no attribute '__version__'", "imported instead of the package"),
     ],
 )
 def test_the_message_chooses_among_the_causes_of_a_page(text: str, cause: str) -> None:

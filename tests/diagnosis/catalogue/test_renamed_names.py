@@ -101,6 +101,13 @@ def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
         ("name 'train_test_spilt' is not defined", ""),
         ("module 'torch' has no attribute 'sampler'", "sample"),
         ("module 'skotp' has no attribute 'sampler'", ""),
+        ("module 'torch.nn' has no attribute 'Lineer'", "Linear"),
+        ("module 'torch.nn' has no attribute 'MaxPool2D'", "MaxPool2d"),
+        ("module 'torch.nn' has no attribute 'Embeding'", "Embedding"),
+        ("module 'torch.nn' has no attribute 'GatedPooling'", ""),
+        ("module 'torch.optim' has no attribute 'Adan'", ""),
+        ("module 'paddle' has no attribute 'to_tenser'", "to_tensor"),
+        ("module 'paddle.nn' has no attribute 'Conv2d'", "Conv2D"),
     ],
 )
 def test_a_missing_name_that_is_nearly_a_usual_one_is_misspelt(message: str, near: str) -> None:

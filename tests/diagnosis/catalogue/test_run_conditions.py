@@ -149,6 +149,11 @@ def test_a_batch_that_is_not_finite_is_the_cause() -> None:
         ("layers.attention", "layers/attention.py", "import_path_wrong"),
         ("einops", "layers.py", "import_module_missing"),
         ("images", "images/0001.png", "import_module_missing"),
+        ("grove.boxes", "grove/boxes.pyx", "extension_not_built"),
+        ("grove.boxes", "src/grove/boxes.cpp", "extension_not_built"),
+        ("grove.boxes", "grove/boxes.py", "import_path_wrong"),
+        ("grove.boxes", "grove/boxes.h", "removed_module_imported"),
+        ("grove.cython.boxes", "setup.py", "extension_not_built"),
     ],
 )
 def test_a_module_that_lies_in_the_project_is_missing_on_the_path(

@@ -31,6 +31,17 @@ def test_what_sounds_alike_and_is_no_failure(family_of: Callable[[str], str], te
     ("wanted", "text"),
     [
         ("shape_mismatch", "AssertionError: 预测和标签的形状不一致"),
+        ("index_out_of_range", "ValueError: row index exceeds matrix dimensions"),
+        (
+            "shape_mismatch",
+            "RuntimeError: (InvalidArgument) it cannot run\n  [Hint: Expected a.size() == b.size(), but received "
+            "a.size():2 != b.size():3.] (at ../paddle/phi/kernels/cpu/a_kernel.cc:9)",
+        ),
+        (
+            "",  # a compiler counts its own operations, not the sizes of tensors
+            "RuntimeError: (PreconditionNotMet) it cannot run\n  [Hint: Expected a.size() == b->num(), but received "
+            "a.size():0 != b->num():1.] (at ../paddle/fluid/pir/transforms/a_pass.cc:991)",
+        ),
         ("config_error", "ValueError: 不支持的优化器: adamx"),
         ("config_error", "Exception: 配置文件中缺少 DATASET 字段"),
         ("file_not_found", "Exception: 文件 ./data/train.txt 不存在"),

@@ -143,3 +143,18 @@ def test_a_warning_may_name_its_component(family_of: Callable[[str], str]) -> No
     for head in ("WARNING[XFORMERS]: ", "WARNING (xformers): "):
         assert family_of(head + words) != ""
         assert family_of(f"{head}{words}step 10 loss 0.31\nModel saved to a.safetensors\n") == ""
+
+
+@in_one_test(
+    "text",
+    [
+        "grove 4.12 requires numpy<2.3.0,>=2, but you have numpy 1.26.4 which is incompatible.\n"
+        "Successfully installed numpy-1.26.4 packaging-24.1\n",
+        "labels: {'KeyError': 310, 'ValueError': 280, 'MemoryError': 95}\nepoch 1: f1 0.66\n",
+        "Batch size 512 failed: CUDA out of memory, trying batch size 256\n"
+        + "".join(f"Epoch {n}: 100% 120/120 [00:31<00:00, 3.81it/s, train_loss=0.7]\n" for n in range(2))
+        + "`Trainer.fit` stopped: `max_epochs=2` reached.\n",
+    ],
+)
+def test_a_log_that_ends_well_has_no_failure(family_of: Callable[[str], str], text: str) -> None:
+    assert family_of(text) == ""

@@ -49,6 +49,7 @@ learning_rate = 0.1
         ("Layer.widht", "widht", ["width"], [], OWN),
         ("layer.xyzzy", "xyzzy", [], [], OWN),
         ("sys.maxsise", "maxsise", ["maxsize"], [], {}),
+        ("sys.xyzzy", "xyzzy", [], [], {}),
         ("json.JSONEncoder(kipkeys=1)", "kipkeys", ["skipkeys"], ENCODER, {}),
         ("Counts().updat", "updat", ["update"], [], {}),
         ("batch['image']", "image", ["images"], ["images", "labels"], {}),
