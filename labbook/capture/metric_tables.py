@@ -6,6 +6,7 @@ skorch and pandas align columns by blanks, Rich and Markdown separate cells by b
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from labbook.capture.metric_names import data_split, has_split, metric_name
 from labbook.model.metric_kinds import metric_kind
@@ -92,8 +93,8 @@ class TableReader:
         """Returns (name, text) of the cells: in order, or those of blanks, if some are missing, below their names."""
         if len(cells) == len(self._columns):
             return [(name.rstrip(":)"), text) for (_, _, name), (_, _, text) in zip(self._columns, cells, strict=True)]
-        if self._by_bars:
-            return []
+        if self._by_bars or (min(_gaps(self._columns)) > 1 and 1 in _gaps(cells)):
+            return []  # another line between the rows, as of a callback
         found = []
         for begin, end, text in cells:
             under = [name for first, last, name in self._columns if first < end and begin < last]
@@ -109,6 +110,10 @@ def _cells(line: str, *, by_bars: bool) -> list[tuple[int, int, str]]:
         return [(n, n + 1, part) for n, part in enumerate(parts) if part]
     pattern = _CELL if "   " in line.strip() else _WORD
     return [(m.start(), m.end(), m.group()) for m in pattern.finditer(line)]
+
+
+def _gaps(cells: list[tuple[int, int, str]]) -> list[int]:
+    return [behind[0] - cell[1] for cell, behind in pairwise(cells)]
 
 
 def _select_metrics(pairs: list[tuple[str, str]]) -> list[tuple[str, float]]:

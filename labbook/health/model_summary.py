@@ -21,9 +21,9 @@ _MODELS = 8
 _ROWS = 60
 _FLOW = 80
 _LOADER: Sequence[
-    Literal["dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike", "share", "ranks"]
+    Literal["dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike", "share", "ranks", "iterable"]
 ]
-_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike", "share", "ranks")
+_LOADER = ("dataset", "length", "batch_size", "workers", "shuffle", "sampler", "alike", "share", "ranks", "iterable")
 _FLIGHT: Sequence[Literal["step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value"]]
 _FLIGHT = ("step", "trigger", "finding", "reason", "op", "file", "line", "function", "source", "value")
 

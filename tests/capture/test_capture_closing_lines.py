@@ -54,7 +54,7 @@ def test_a_score_is_of_the_quantity_before_it(text, name):
 
 def test_a_table_with_arrays_of_one_value_has_its_values_and_not_those_of_the_summary_behind_it():
     rows = [(0, "2.45e-01", "2.09e-01"), (100, "1.45e-01", "1.09e-01"), (300, "3.10e-02", "3.68e-02")]
-    table = "\n".join(f"{step:<9} [{train}]    [{test}]    [1.00e+00]" for step, train, test in rows)
+    table = "\n".join(f"{step:<9} [{train}]    [{test}]    [1.00e+00]\n{step} [1.97e+00]" for step, train, test in rows)
     head = "Step      Train loss    Test loss     Test metric"
     text = f"{head}\n{table}\n\nBest model at step 300:\n  test loss: 3.68e-02\n"
     found = {series.name: (series.steps, series.values) for series in metrics_from_console(text)}

@@ -48,10 +48,10 @@ def loss_of(model, seed, target=None):
     return nn.functional.mse_loss(model(x), y if target is None else y * 0 + target)
 
 
-def one():
-    model, losses = net(), []
+def one(model=None, steps=STEPS):
+    model, losses = model or net(), []
     optimizer = sgd(model)
-    for at in range(STEPS):
+    for at in range(steps):
         clear(optimizer)
         loss = loss_of(model, at)
         loss.backward()
@@ -295,9 +295,9 @@ def actor_and_critic_cleared_late():
     return actor_and_critic(True)
 
 
-def closure(parts=1):
+def closure(parts=1, model=None):
     """An optimizer that evaluates its loss several times a step; `step` returns the first one."""
-    model, losses = net(), []
+    model, losses = model or net(), []
     if TORCH:
         optimizer = framework.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
     else:
@@ -320,6 +320,12 @@ def closure(parts=1):
 
 def closure_of_parts():
     return closure(2)
+
+
+def closure_after_many_short_steps():
+    """As networks of physics are trained: first by gradient descent, then by L-BFGS."""
+    model = net()
+    return one(model, 300) + closure(1, model)
 
 
 def scaled():
@@ -364,6 +370,7 @@ LOOPS = [
     actor_and_critic_cleared_late,
     closure,
     closure_of_parts,
+    closure_after_many_short_steps,
     scaled,
     accumulated_in_many_short_steps,
     attacked_in_many_short_steps,

@@ -23,7 +23,8 @@ CLASSIFIERS = ("cross_entropy", "nll_loss")
 REGRESSIONS = ("mse_loss", "l1_loss", "smooth_l1", "huber")
 BINARY = ("binary_cross_entropy", "bce_with_logits")
 
-# Of answers of which one is rejected the rewards are read off the loss, which has to fall: no policy acts.
+# Of answers that are compared in pairs the rewards are read off the loss, which has to fall: no policy acts.
+_COMPARED = frozenset({"rejected", "chosen", "margin", "margins"})
 _REWARDS = frozenset({"reward", "rewards", "rew", "return", "returns", "奖励", "回报"})
 _POLICIES = frozenset({"policy", "actor", "critic", "advantage", "td", "pg", "rollout"})
 _ADVERSARIES = frozenset({"generator", "discriminator", "gan", "adv", "adversarial", "fake", "disc"})
@@ -63,7 +64,7 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     if run.imported_from and (reason := _imported_kind(run)) is not None:
         return reason
     words = [set(name_words(one.name)) for one in (*run.series, *run.printed)]
-    if any(_REWARDS & each for each in words) and not any("rejected" in each for each in words):
+    if any(_REWARDS & each for each in words) and not any(_COMPARED & each for each in words):
         return message("health.not_observed.rewarded")
     if has_opposed_optimizers(run, signals):
         return message("health.not_observed.several_optimizers")

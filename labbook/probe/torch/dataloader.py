@@ -84,7 +84,7 @@ class DataLoaders(dataloader.DataLoaders):
             "pin_memory": bool(loader.pin_memory),
             "persistent": bool(getattr(loader, "persistent_workers", False)),
             "prefetch": getattr(loader, "prefetch_factor", None),
-            "length": length_of(dataset),
+            "length": None if iterable else length_of(dataset),
             **share_of(getattr(sampler, "num_replicas", None), getattr(sampler, "num_samples", None)),
             "batches": None if iterable else length_of(loader),
             "dataset": type(dataset).__name__,

@@ -127,6 +127,7 @@ def data_section(run: Run, limits: Limits) -> dict[str, Any] | None:
                 "workers": row.get("workers"),
                 "shuffle": bool(row.get("shuffle")),
                 "sampler": _unknown_order(row),
+                "iterable": bool(row.get("iterable")),
                 "number": int(row.get("alike") or 0) + 1,
             }
             for row in loaders

@@ -11,7 +11,13 @@ pytestmark = pytest.mark.torch
 
 SCENE = """
 import torch
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, TensorDataset
+
+class OfBatches(IterableDataset):
+    def __iter__(self):
+        return iter(data[:][0].split(8))
+    def __len__(self):
+        return 8
 
 class Shard:
     def __init__(self, batches):
@@ -28,12 +34,15 @@ optimizer = torch.optim.SGD(model.parameters(), 0.01)
 for batches in (shuffled, Shard(shuffled), Shard(Shard(ordered))):
     for (x,) in DataLoader(data, batch_sampler=batches):
         optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
+for x in DataLoader(OfBatches(), batch_size=None):
+    optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
 print(0)
 """
 
 
 def test_a_wrapped_batch_sampler_is_looked_into(run, healthy):
-    seen = healthy(run(SCENE, fork="torch")).of("loader")
+    *seen, batches = healthy(run(SCENE, fork="torch")).of("loader")
+    assert batches["iterable"] and batches["length"] is None  # what its `__len__` counts is not known
     assert [(loader["shuffle"], loader["sampler"]) for loader in seen] == [
         (True, "RandomSampler"),
         (True, "RandomSampler"),

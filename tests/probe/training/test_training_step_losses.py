@@ -24,6 +24,7 @@ SUMMED = {
     "actor_and_critic_cleared_late": [1, 1],
     "closure": [1],
     "closure_of_parts": [2],
+    "closure_after_many_short_steps": [None, 1],
     "scaled": [2],
     "attacked_in_many_short_steps": [1],
     "accumulated_in_many_short_steps": [2],

@@ -115,13 +115,15 @@ def test_batches_and_loaders(runs, notebook):
     [
         ("RandomSampler", True, "shuffled"),
         ("SequentialSampler", False, "in order"),
+        ("_InfiniteConstantSampler", False, "in the order that the dataset gives"),  # of an iterable dataset
         ("", True, "shuffled"),
         ("SequenceSampler", True, "samples chosen by SequenceSampler"),  # one of the program: it may do either
         ("WeightedRandomSampler", True, "samples chosen by WeightedRandomSampler"),  # rare classes more often
     ],
 )
 def test_the_order_of_a_sampler_of_the_program_is_not_known(runs, notebook, sampler, shuffle, order):
-    loaders = [{"dataset": "Digits", "workers": 1, "shuffle": shuffle, "sampler": sampler}]
+    iterable = sampler == "_InfiniteConstantSampler"
+    loaders = [{"dataset": "Digits", "workers": 1, "shuffle": shuffle, "sampler": sampler, "iterable": iterable}]
     run = with_health(runs["finished"]())
     text = entry_markdown(dataclasses.replace(run, health={**run.health, "loaders": loaders}), notebook)
     assert f"- DataLoader over Digits: 1 worker, {order}\n" in text
