@@ -4,6 +4,7 @@ from weakref import WeakSet
 
 from ..events.measurement_kinds import TENSORS
 from ..training.batch_fingerprints import Batch
+from ..training.process_memory import memory_of_devices
 from .nested import first_tensor
 from .parameter_stats import WeightProgress
 
@@ -393,14 +394,7 @@ class TensorInspector:
         """Memory of the devices, without waiting for them; `None` where there is none."""
         if not self.adapter.facts.is_gpu_in_use(self.framework):
             return None
-        cuda = self._cuda()
-        fields = {"allocated": 0, "reserved": 0, "peak": 0, "total": 0}
-        for index in range(cuda.device_count()):
-            fields["allocated"] += cuda.memory_allocated(index)
-            fields["reserved"] += cuda.memory_reserved(index)
-            fields["peak"] += cuda.max_memory_allocated(index)
-            fields["total"] += cuda.get_device_properties(index).total_memory
-        return fields
+        return memory_of_devices(self._cuda())
 
     def release(self):
         """Forgets what was kept for a step."""

@@ -113,3 +113,18 @@ def resident_bytes():
             return int(stream.read().split()[1]) * _PAGE
     except (OSError, ValueError, IndexError):
         return None
+
+
+def memory_of_devices(cuda):
+    """Bytes that this process uses on all devices, without waiting for them.
+
+    Args:
+        cuda: The module with the functions of a framework for its devices, such as `torch.cuda`.
+    """
+    fields = {"allocated": 0, "reserved": 0, "peak": 0, "total": 0}
+    for index in range(cuda.device_count()):
+        fields["allocated"] += cuda.memory_allocated(index)
+        fields["reserved"] += cuda.memory_reserved(index)
+        fields["peak"] += cuda.max_memory_allocated(index)
+        fields["total"] += cuda.get_device_properties(index).total_memory
+    return fields

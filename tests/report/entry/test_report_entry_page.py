@@ -123,33 +123,6 @@ def test_accumulation_is_told_where_the_loss_and_the_optimizer_stand(runs, noteb
     assert "通常每步 2 次反向传播 |" in page and "- loss 的每个值是 2 次反向传播的损失之和；" in page
 
 
-@pytest.mark.parametrize(("count", "shown"), [(3, {"loss", "loss.opt1", "loss.opt2"}), (4, {"loss", "loss.opt3"})])
-def test_of_many_phases_the_first_and_the_last_have_rows(runs, notebook, count, shown):
-    run = runs["finished"]()
-    losses = [Series.of_values(f"loss.opt{n}", "probe", (1, 2), (2.0, 1.0), axis="step") for n in range(1, count)]
-    phases = {"count": count, "series": f"loss.opt{count - 1}", "several": True}
-    run = dataclasses.replace(run, series=(*run.series, *losses), captured={**run.captured, "phases": phases})
-    page = entry_markdown(run, notebook)
-    assert set(re.findall(r"^\| (loss[.\w]*) \|", page, re.MULTILINE)) == shown
-    assert ("and 2 more in `metrics.csv`" in page) == (count == 4)
-
-
-def test_steps_that_a_program_counts_are_not_those_of_its_optimizer(runs, notebook, notebook_zh):
-    """Steps of an environment, batches that are accumulated."""
-    run = runs["finished"]()
-    returns = Series.of_values("episode_return", "text", (100, 90_000), (1.0, 2.0), axis="step")
-    own = Series.of_values("val_f1", "text", (1, run.steps), (0.5, 0.6), axis="step")
-    page = entry_markdown(dataclasses.replace(run, series=(*run.series, returns, own)), notebook)
-    assert (
-        "- Steps of episode_return are those that the program counts (up to 90,000); its optimizers made 240." in page
-    )
-    assert "those that the program counts" not in entry_markdown(
-        dataclasses.replace(run, series=(*run.series, own)), notebook
-    )
-    page = entry_markdown(dataclasses.replace(run, series=(*run.series, returns)), notebook_zh)
-    assert "- episode_return 的步数由程序自己计数（最大 90,000）；优化器共更新 240 步。" in page
-
-
 @pytest.mark.parametrize(
     ("axis", "step", "where"), [("step", "9", ", including all from step 9 on."), ("epoch", "", ".")]
 )
