@@ -166,7 +166,7 @@ class TensorInspector:
         if table is None or table.is_described:
             return False
         table.is_described = root.shown = True
-        self._link_parameters(table)
+        table.link(self._tables)
         modules = self.modules if root.called and not self._hidden_reason(root) else None
         others = [other for other in self.roots.living_models() if other is not root]
         related = {
@@ -178,16 +178,6 @@ class TensorInspector:
         self._watch_flags(root, table)
         table.initial = None
         return True
-
-    def _link_parameters(self, table):
-        """Notes which parameters of a model another one has that was described before: [its number, theirs in it]."""
-        known = {}
-        for index, other in self._tables.items():
-            if other is not table and other.is_described:
-                known.update(
-                    (id(p), [index, at]) for at, p in enumerate(held() for held in other.held) if p is not None
-                )
-        table.same = [known.get(id(held())) for held in table.held]
 
     # batches
 

@@ -59,6 +59,20 @@ class ModelTable:
         self.initial = None
         self.is_described = False
 
+    def link(self, tables):
+        """Notes which parameters a model has that was described before: [its number, theirs in it].
+
+        Args:
+            tables: Number of a model -> its table.
+        """
+        known = {}
+        for index, other in tables.items():
+            if other is not self and other.is_described:
+                known.update(
+                    (id(p), [index, at]) for at, p in enumerate(held() for held in other.held) if p is not None
+                )
+        self.same = [known.get(id(held())) for held in self.held]
+
     def _find_repeats(self, name, container):
         """Notes a module that a list of modules holds several times, where it is all of them."""
         if type(container).__name__ in _LISTS:
