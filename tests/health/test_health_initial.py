@@ -37,6 +37,12 @@ def test_a_loss_below_chance_with_loaded_weights_is_expected(ask, value, loaded,
     assert found.verdict == "ok" and words in found.expected and ("trained" in found.expected) == (words != "ln")
 
 
+def test_where_samples_of_a_batch_are_compared_the_reason_is_that(ask):
+    square = {"classes": 32, "input": {"shape": [32, 32]}}
+    assert "how alike the samples" in ask("init_loss_off", signals=first_loss(6.0, **square)).observed
+    assert "weights or reduction" in ask("init_loss_off", signals=first_loss(6.0, weight=True)).observed
+
+
 def test_checks_of_classes_have_one_reason_in_a_regression(ask):
     checks = ("init_loss_off", "label_out_of_head", "class_imbalance")
     assert len({str(ask(name, signals=first_loss(40.0, fn="mse_loss")).observed) for name in checks}) == 1

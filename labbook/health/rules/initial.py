@@ -59,6 +59,8 @@ def initial_loss(run: Run, signals: Signals) -> Outcome | None:
         return None
     if set(functions) <= set(REGRESSIONS):  # one reason, one row with the other checks of classes
         return unobserved(message("health.not_observed.no_classifier"))
+    if all(map(is_contrastive, losses)):
+        return unobserved(message("health.not_observed.contrastive", functions=functions))
     return unobserved(message("health.not_observed.no_expectation", functions=functions))
 
 
