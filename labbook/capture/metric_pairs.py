@@ -173,7 +173,7 @@ class _NamedValues:
         """Where the number of the metric before ends."""
         self._section: str | None = "best" if _BEST_ROW.match(line) else None
         """Data split of the metrics up to the next word for one; `None` before the first metric."""
-        self._split_of_word = ""
+        self._split_of_word = self._split_of_unknown = ""
         self._words_before: dict[str, str] = {}
         variant = _VARIANT.match(line)
         named = variant[1].lower() if variant is not None else ""
@@ -228,6 +228,10 @@ class _NamedValues:
         word = _WORD_BEFORE.search(self._line[: match.start()]) if name.lower() in _ERRORS else None
         if word is not None and not is_setting(word[1]):
             name = f"{word[1]}_{name}"  # "Recon Error: 0.12"
+        if is_of_split:
+            self._split_of_unknown = SPLITS[words[0]]
+        elif name in self.values and self._split_of_unknown:  # "train rec 23.6 kl 2.1 | test rec 23.3 kl 2.2"
+            name = f"{self._split_of_unknown}/{name}"
         if value is not None and name not in self.values:
             self.values[name] = value
             self.unsure.add(name)

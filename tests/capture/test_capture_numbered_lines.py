@@ -54,3 +54,11 @@ def test_epochs_that_begin_anew_are_those_of_other_trainings():
     for of, step in (("", None), ("/30", 60)):  # without the length of an epoch the steps are none of the run
         joined = metrics_from_console("".join(f"step [{n}{of}] mse {1 / n:.3f}\n" for n in (10, 20, 30) * 2))
         assert [series.last_step for series in joined] == [step]
+
+
+def test_a_term_that_a_line_names_twice_is_also_that_of_the_data_named_before():
+    lines = [f"Epoch {n} | train rec 0.3{n}0 kl 0.2{n}0 | test rec 0.4{n}0 kl 0.1{n}0" for n in (1, 2)]
+    found = {series.name: series.values for series in metrics_from_console("\n".join(lines))}
+    assert (found["kl"], found["test/kl"]) == ((0.21, 0.22), (0.11, 0.12))
+    plain = metrics_from_console("\n".join(f"Epoch {n} | rec 0.3{n}0 kl 0.2{n}0 kl 0.1{n}0" for n in (1, 2)))
+    assert "kl" in [series.name for series in plain] and len(plain) == 2

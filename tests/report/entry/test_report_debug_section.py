@@ -204,6 +204,14 @@ def test_a_module_has_the_parameters_of_all_in_it(runs, notebook):
     assert "| body | Sequential |  | 1,210 (1,200) |" in text
 
 
+@pytest.mark.parametrize(("source", "is_explained"), [("paddle", True), ("text", False)])
+def test_the_loss_of_an_evaluation_of_paddle_differs_from_the_one_it_prints(runs, notebook, source, is_explained):
+    run = runs["finished"]()
+    loss = Series.of_values("val/loss", source, (1, 2), (0.5, 0.4), axis="number")
+    text = entry_markdown(dataclasses.replace(run, series=(*run.series, loss)), notebook)
+    assert ("are means over all samples" in text) == is_explained
+
+
 def test_ranges_and_punctuation_are_in_the_language(runs, notebook_zh):
     text = entry_markdown(with_health(runs["finished"]()), notebook_zh)
 
