@@ -370,10 +370,10 @@ LOOPS = [
     actor_and_critic_cleared_late,
     closure,
     closure_of_parts,
-    closure_after_many_short_steps,
     scaled,
     accumulated_in_many_short_steps,
     attacked_in_many_short_steps,
+    closure_after_many_short_steps,
 ]
 
 if __name__ == "__main__":

@@ -223,7 +223,7 @@ def _wrap_step(adapter, original):
         if local.in_step or adapter.is_compiling() or not adapter.module.in_dynamic_mode():
             return original(optimizer, *args, **kwargs)
         closure = bool(args or kwargs)
-        local.in_step, local.closure = 1, closure
+        local.in_step, local.before_step, local.closure = 1, local.backwards, closure
         try:
             if not closure:
                 adapter.step_begins(optimizer, {})

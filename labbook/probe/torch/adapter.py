@@ -99,7 +99,7 @@ class Adapter(FrameworkAdapter):
         if local.in_step and self._is_nested():
             local.in_step += 1
             return
-        local.in_step = 1
+        local.in_step, local.before_step = 1, local.backwards
         local.fast_step = None
         closure = args[1] if len(args) > 1 else kwargs.get("closure") if kwargs else None
         local.closure = closure is not None

@@ -85,7 +85,7 @@ class FastPath:
         for loss in losses:
             if type(loss) is not float or loss - loss != 0.0:
                 return False
-        if self._local.backwards > 1 or self._local.in_step:
+        if self._local.backwards > 1:
             if monitor.step_losses.wants_look(monitor.loop):
                 return False
             monitor.step_losses.not_looked()

@@ -53,6 +53,7 @@ class Local(threading.local):
         starts: Positions in `losses` of what the second call of them was called on, the third, ...
         in_backward: Whether this thread is inside `backward`.
         in_step: Depth of optimizer steps, because a step may call that of its base class.
+        before_step: Number of calls of `backward` before this step began; those inside it are of its closure.
         group: Number of updated parameter groups of the current step, if they are updated one by one.
         update: Number of that step.
         clips: Norms from gradient clipping since the last `backward`.
@@ -71,7 +72,7 @@ class Local(threading.local):
         self.starts, self.taken_starts = [], ()
         self.taken = _NOTHING
         self.in_backward = 0
-        self.in_step = 0
+        self.in_step = self.before_step = 0
         self.group = 0
         self.update = None
         self.recorder = None

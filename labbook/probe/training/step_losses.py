@@ -42,7 +42,6 @@ class StepLosses:
         self._names = {}
         self._marks = []
         self._number = -1
-        self._in_closure = False
         self._looked = True
         self._usual = {}
         self._made = 0
@@ -65,14 +64,14 @@ class StepLosses:
         self._looked = False
         self._number = _MOST_BACKWARDS
 
-    def backward_begins(self, number, loop, skipping, inside):
+    def backward_begins(self, number, loop, skipping, before_step):
         """Looks at the gradients before a call of `backward`.
 
         Args:
             number: Which it is since the last step, from 0.
             loop: The `LoopCounts`.
             skipping: Whether the step is not followed.
-            inside: Whether it is called inside an optimizer step, by a closure.
+            before_step: How many came before the optimizer step whose closure calls it; `None` outside a step.
         """
         if (skipping and not self.wants_look(loop)) or self._inspector.is_given_to_compiler():
             self.not_looked()
@@ -81,7 +80,6 @@ class StepLosses:
         if number <= self._number:
             self._since.clear()
             self._until.clear()
-            self._in_closure = False
             self._without.clear()
             self._names.clear()
             self._discarded.begin()
@@ -91,8 +89,8 @@ class StepLosses:
             frame = user_frame()
             if number < MOST_NAMES:
                 self._names[number] = backward_expression(frame)
-            self._discarded.backward_begins(number, None if inside else frame)
-        again, self._in_closure = self._in_closure, self._in_closure or inside
+            self._discarded.backward_begins(number, None if before_step is not None else frame)
+        again = before_step is not None and number > before_step
         if not 0 < number < _MOST_BACKWARDS:
             return
         optimizers = self._inspector.followed_optimizers()
