@@ -216,9 +216,7 @@ class TrainingMonitor:
         self.inside, loop, local = None, self.loop, self.training.local
         if (by_hand := self.training.by_hand) is not None:
             self.training.by_hand = by_hand.successor(self.inspector.leaves, tensors, losses)
-        self.step_losses.backward_begins(
-            local.backwards - 1, loop, self.skipping, local.before_step if local.in_step else None
-        )
+        self.step_losses.backward_begins(local, loop, self.skipping)
         if self.skipping:
             loop.backwards += 1
             self._check_losses(losses, tensors)

@@ -64,19 +64,18 @@ class StepLosses:
         self._looked = False
         self._number = _MOST_BACKWARDS
 
-    def backward_begins(self, number, loop, skipping, before_step):
+    def backward_begins(self, local, loop, skipping):
         """Looks at the gradients before a call of `backward`.
 
         Args:
-            number: Which it is since the last step, from 0.
+            local: The `Local` values of the thread, in which the call is counted already.
             loop: The `LoopCounts`.
             skipping: Whether the step is not followed.
-            before_step: How many came before the optimizer step whose closure calls it; `None` outside a step.
         """
         if (skipping and not self.wants_look(loop)) or self._inspector.is_given_to_compiler():
             self.not_looked()
             return
-        self._marks = []
+        number, self._marks = local.backwards - 1, []
         if number <= self._number:
             self._since.clear()
             self._until.clear()
@@ -89,8 +88,8 @@ class StepLosses:
             frame = user_frame()
             if number < MOST_NAMES:
                 self._names[number] = backward_expression(frame)
-            self._discarded.backward_begins(number, None if before_step is not None else frame)
-        again = before_step is not None and number > before_step
+            self._discarded.backward_begins(number, None if local.in_step else frame)
+        again = local.in_step and number > local.before_step
         if not 0 < number < _MOST_BACKWARDS:
             return
         optimizers = self._inspector.followed_optimizers()
