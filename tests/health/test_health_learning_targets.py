@@ -364,6 +364,7 @@ def test_an_optimizer_that_holds_the_parameters_of_another(ask, make_series, rea
         ({}, "score", "fail"),
         ({}, "rewards/chosen rewards/rejected", "fail"),
         ({}, "mean_reward margin", "fail"),
+        ({"ratios": 20}, "rewards/chosen rewards/rejected", "fail"),
     ],
 )
 def test_a_loss_of_a_policy_is_known_by_its_graph_and_by_rewards(ask, make_series, graph, metric, verdict):

@@ -64,13 +64,14 @@ def training_loss(run: Run, signals: Signals) -> TrainingLoss | Message:
     if run.imported_from and (reason := _imported_kind(run)) is not None:
         return reason
     words = [set(name_words(one.name)) for one in (*run.series, *run.printed)]
-    if any(_REWARDS & each for each in words) and not any(_COMPARED & each for each in words):
+    are_compared = any(_COMPARED & each for each in words)
+    if any(_REWARDS & each for each in words) and not are_compared:
         return message("health.not_observed.rewarded")
     if has_opposed_optimizers(run, signals):
         return message("health.not_observed.several_optimizers")
     if any(use.get("set_aside", 0) for use in signals.loop.get("accumulated", {}).values()):
         return message("health.not_observed.set_aside")
-    if acts_in_environment(signals):
+    if acts_in_environment(signals) and not are_compared:
         return message("health.not_observed.acting")
     if has_bootstrapped_targets(signals):
         return message("health.not_observed.bootstrapped")
