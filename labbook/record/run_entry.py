@@ -148,10 +148,18 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     return replace(run, primary=name, direction=chosen or found)
 
 
+_TRAINERS = ("transformers", "lightning", "paddle")
+
+
 def _trainer_goal(run: Run) -> MetricGoal | None:
-    """Returns the metric by which the program has its trainer choose the best model; "loss" is the trainer's own."""
-    for values in (each.values for each in run.arguments if each.source in ("transformers", "lightning")):
+    """Returns the metric by which the program has its trainer choose the best model or stop.
+
+    "loss" is the trainer's own in transformers, that of the evaluation in PaddlePaddle.
+    """
+    for source, values in ((one.source, one.values) for one in run.arguments if one.source in _TRAINERS):
         monitor, metric = values.get("monitor"), values.get("metric_for_best_model")
+        if source == "paddle" and isinstance(monitor, str):
+            monitor = f"val/{monitor}"
         if isinstance(metric, str) and metric not in ("", "loss"):
             monitor = f"eval_{metric.removeprefix('eval_')}"
         name = named_metric([s.name for s in run.series], monitor) if isinstance(monitor, str) else ""

@@ -6,7 +6,7 @@ from labbook.model.run import Arguments, Run
 from labbook.model.series import Series
 from labbook.record.run_entry import _phases, _trainer_goal
 
-NAMES = ("loss", "eval_loss", "eval_mean_token_accuracy", "val_loss", "val_MAE")
+NAMES = ("loss", "eval_loss", "eval_mean_token_accuracy", "val_loss", "val_MAE", "val/loss")
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,8 @@ NAMES = ("loss", "eval_loss", "eval_mean_token_accuracy", "val_loss", "val_MAE")
         ("lightning", {"monitor": "val_loss"}, "val_loss", ""),
         ("lightning", {"monitor": "val_acc"}, None, ""),
         ("argparse", {"monitor": "val_loss"}, None, ""),
+        ("paddle", {"monitor": "loss", "mode": "auto"}, "val/loss", ""),
+        ("paddle", {"monitor": "acc_top1"}, None, ""),
     ],
 )
 def test_the_metric_that_a_trainer_was_given(source, values, metric, direction):

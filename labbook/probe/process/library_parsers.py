@@ -182,6 +182,7 @@ def _keras_optimizer(model):
 _LIGHTNING_MODULE = _watch_kept("HyperparametersMixin._set_hparams", "lightning", _hyperparameters)
 _LIGHTNING_TRAINER = _watch_given("Trainer.__init__", "lightning")
 _LIGHTNING_CHECKPOINT = _watch_given("ModelCheckpoint.__init__", "lightning")
+_LIGHTNING_STOPPING = _watch_given("EarlyStopping.__init__", "lightning")
 PARSERS = {
     "tyro._cli": _watch_result("cli", "tyro"),
     "absl.flags._flagvalues": _watch_kept("FlagValues.__call__", "absl", _flags_of_user),
@@ -197,9 +198,12 @@ PARSERS = {
     "pytorch_lightning.core.mixins.hparams_mixin": _LIGHTNING_MODULE,
     "lightning.pytorch.callbacks.model_checkpoint": _LIGHTNING_CHECKPOINT,
     "pytorch_lightning.callbacks.model_checkpoint": _LIGHTNING_CHECKPOINT,
+    "lightning.pytorch.callbacks.early_stopping": _LIGHTNING_STOPPING,
+    "pytorch_lightning.callbacks.early_stopping": _LIGHTNING_STOPPING,
     "lightning.pytorch.trainer.trainer": _LIGHTNING_TRAINER,
     "pytorch_lightning.trainer.trainer": _LIGHTNING_TRAINER,
     "paddle.hapi.model": _watch_given("Model.fit", "paddle"),
+    "paddle.hapi.callbacks": _watch_given("EarlyStopping.__init__", "paddle"),
     "skorch.net": _watch_kept("NeuralNet.initialize", "skorch", _settings_of_net),
     "ultralytics.engine.trainer": _watch_kept("BaseTrainer.__init__", "ultralytics", _settings_of_detector),
     "stable_baselines3.common.base_class": _watch_kept(
