@@ -25,6 +25,9 @@ class StateSnapshot(state_snapshot.StateSnapshot):
         self.observer = observer
         self.graph = graph
 
+    def _modules(self):
+        return list(self.module.modules())
+
     def _random_states(self):
         return _RandomStates(self.framework)
 
@@ -41,7 +44,7 @@ class StateSnapshot(state_snapshot.StateSnapshot):
 
     def _enter_call(self):
         torch, call = self.framework, self.call
-        self._stack.enter_context(self.calls.replace_observers(list(self.module.modules()), self.observer))
+        self._stack.enter_context(self.calls.replace_observers(self._modules(), self.observer))
         if call.state is not None:
             torch.set_rng_state(call.state)
         for index, state in enumerate(call.device_states or ()):
