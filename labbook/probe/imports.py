@@ -107,3 +107,15 @@ class PostImportFinder:
         for callback in callbacks:
             with self._guard("imported " + name):
                 callback(module)
+
+
+def import_adapter(name):
+    """A module of the probe by its name in it, `torch.adapter`."""
+    full = __name__.rpartition(".")[0] + "." + name
+    writes_no_bytecode = sys.dont_write_bytecode
+    sys.dont_write_bytecode = writes_no_bytecode or os.stat(os.path.dirname(__file__)).st_uid != os.getuid()
+    try:
+        __import__(full)
+    finally:
+        sys.dont_write_bytecode = writes_no_bytecode
+    return sys.modules[full]

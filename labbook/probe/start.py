@@ -9,7 +9,7 @@ import time
 from .events import jsonl, protocol
 from .events.event_writer import EventWriter
 from .guard import Guard, place_of
-from .imports import PostImportFinder
+from .imports import PostImportFinder, import_adapter
 from .process import process_info
 from .redaction.event_redaction import EventRedaction
 
@@ -385,15 +385,3 @@ def _attaching(probe, adapter):
         import_adapter(adapter).attach(module, probe)
 
     return attach
-
-
-def import_adapter(name):
-    """A module of the probe by its name in it, `torch.adapter`."""
-    full = __name__.rpartition(".")[0] + "." + name
-    writes_no_bytecode = sys.dont_write_bytecode
-    sys.dont_write_bytecode = writes_no_bytecode or os.stat(os.path.dirname(__file__)).st_uid != os.getuid()
-    try:
-        __import__(full)
-    finally:
-        sys.dont_write_bytecode = writes_no_bytecode
-    return sys.modules[full]

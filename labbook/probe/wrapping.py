@@ -46,6 +46,31 @@ def transparent_wrapper(wrapper, original):
     return wrapper
 
 
+class TemporaryPatches:
+    """Attributes of classes and modules that are replaced for a while; true while any is."""
+
+    def __init__(self):
+        self._put_in = []
+
+    def __bool__(self):
+        return bool(self._put_in)
+
+    def put(self, home, name, mine):
+        """Replaces an attribute."""
+        self._put_in.append((home, name, mine, home.__dict__.get(name), name in home.__dict__))
+        setattr(home, name, mine)
+
+    def remove(self):
+        """Makes each attribute what it was before, unless the program has put its own there meanwhile."""
+        while self._put_in:
+            home, name, mine, original, is_own = self._put_in.pop()
+            if home.__dict__.get(name) is mine:
+                if is_own:
+                    setattr(home, name, original)
+                else:
+                    delattr(home, name)
+
+
 def leave_out_one_frame(error):
     """Takes the caller's own frame out of an error that a bare `raise` then passes on.
 

@@ -16,7 +16,7 @@ from labbook.store.config import Config
 def item(path, mode="r", **fields):
     found = os.stat(path) if os.path.exists(path) else None
     known = {"size": found.st_size, "mtime_ns": found.st_mtime_ns} if found else {"size": -1, "mtime_ns": 0}
-    return {"path": str(path), "mode": mode, "opens": 1, "via": "open", **known, **fields}
+    return {"path": str(path), "mode": mode, **known, **fields}
 
 
 def make(path: Path, content: bytes = b"x") -> Path:

@@ -131,7 +131,6 @@ def test_determinism_against_benchmark(ask):
 
 
 def test_small_hints(ask, make_series):
-    assert ask("implicit_sync_every_step", signals={"loop": {"syncs": 3.0}}).verdict == "note"
     assert ask("recompilation_storm", signals={"loop": {"recompiles": 12}}).verdict == "warn"
     assert ask("recompilation_storm", signals={"loop": {"recompiles": 2}}) is None
     rising = make_series("step_time_s", [0.01 + 0.0001 * i for i in range(400)])

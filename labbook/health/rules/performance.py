@@ -253,15 +253,6 @@ def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
     return Outcome("note", message("health.accelerator_underused.busy", percent=max(busy)))
 
 
-@check("implicit_sync_every_step", family="performance", tier=3, needs=("loop",))
-def host_runs_ahead(run: Run, signals: Signals) -> Outcome | None:
-    """Whether the program waits for the device more than once a step. Source: a hint (tier 3)."""
-    syncs = signals.loop.get("syncs")
-    if syncs is None or syncs <= 1.5:
-        return None
-    return Outcome("note", message("health.implicit_sync_every_step.syncs", syncs=syncs))
-
-
 @check("recompilation_storm", family="performance", tier=2, needs=("loop",))
 def compiled_once(run: Run, signals: Signals) -> Outcome | None:
     """Whether one function was compiled again and again. Source: torch gives up after 8 times (tier 2)."""

@@ -99,8 +99,6 @@ class Loader(Event, total=False):
     sampler: str
     drop_last: bool
     pin_memory: bool
-    persistent: bool
-    prefetch: Count
     length: Count
     share: Count
     ranks: Count

@@ -111,7 +111,6 @@ class ParameterInspection(TypedDict, total=False):
     i: Count
     w: float
     g: Finite
-    g_std: Finite
     g_zero: Finite
     ratio: Finite
     moved: Finite
@@ -197,7 +196,6 @@ class LoadedState(Event, total=False):
     keys: Count
     matched: Count
     missing: list[str]
-    unexpected: list[str]
     mismatched: list[str]
     missing_n: Count
     unexpected_n: Count
@@ -246,7 +244,6 @@ class ForeignLeaf(TypedDict, total=False):
 
     shape: Shape
     parameter: bool
-    again: bool
 
 
 class Graph(Event, total=False):

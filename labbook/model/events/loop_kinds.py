@@ -14,7 +14,6 @@ class Forwards(TypedDict, total=False):
 
     train_grad: Count
     train_nograd: Count
-    eval_grad: Count
     eval_nograd: Count
     of_others: Count
     raised: Count
@@ -120,7 +119,6 @@ class Scaling(TypedDict, total=False):
 
     steps: Count
     skipped: Count
-    scale_min: Finite
     scale_last: Finite
     stepped: Count
     raw: Count
@@ -208,7 +206,6 @@ class Loop(Event, total=False):
     outside_n: Count
     stale: dict[str, Stale]
     backward_in_eval: ModeCounts
-    nograd_in_train: ModeCounts
     scheduler: dict[str, Scheduler]
     idle_schedulers: list[IdleScheduler]
     rng: GeneratorStates
@@ -226,7 +223,6 @@ class Loop(Event, total=False):
     stored_data: StoredData
     evaluated_weights: list[EvaluatedWeights]
     recompiles: Count
-    syncs: Finite
     out_of_bounds: list[OutOfBounds]
     cast_ignored: dict[str, str]
     outside_models: bool

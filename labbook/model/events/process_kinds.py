@@ -97,8 +97,6 @@ class FileItem(TypedDict, total=False):
     size: int
     size_before: Count
     mtime_ns: int
-    opens: Count
-    via: str
     folder: bool
     members: Count
     before: str

@@ -45,8 +45,6 @@ class State(Event, total=False):
     threads: int
     devices: list[Options]
     cudnn: str | int
-    grad_norm_every: int
-    executions: int
 
 
 class Optimizer(Event, total=False):
@@ -119,7 +117,6 @@ class Step(Event, total=False):
     skipped: Count
     scale: float
     local: bool
-    in_backward: Count
     samples: Finite
     ph: PhaseSeconds
     collective: float

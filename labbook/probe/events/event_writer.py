@@ -14,7 +14,7 @@ _MEASURED = frozenset([STEP, TENSORS])
 
 _WORDS = (
     "framework torch paddle opt step n loss lr grad_norm dt agg backwards skipped ph samples data forward backward"
-    " optimizer other probe scale local model param_print params modules functions i w g g_std g_zero g_bad"
+    " optimizer other probe scale local model param_print params modules functions i w g g_zero g_bad"
     " ratio bad shape dtype min max mean std zero nan calls training in_bad sat across alike dead"
     " dead_n row_var cast bn fn line dim size float32 float64 float16 bfloat16 int64"
 )

@@ -28,7 +28,7 @@ TENSORS = "tensors"
 """Tensors at a dense step. `opt`: index of the optimizer that stepped. `param_print`: 16 hex digits over a strided
 sample of all parameters after the step; distributed runs only.
 - `params`: `i` of MODEL; `w`: 2-norm after the step; `g`: 2-norm of the gradient before the step and before clipping
-  where that is known, null: no gradient; `g_std`, `g_zero`: deviation and share of zeros; `ratio`: norm of the update /
+  where that is known, null: no gradient; `g_zero`: share of zeros; `ratio`: norm of the update /
   norm of the weight before it, both over the same strided sample; `bad`, `g_bad`: values not finite.
 - `modules`, called in the forward of this step: `zero`: share; `nan`: NaN among the `bad` ones; `in_bad`: values not
   finite in its inputs; `sat`: share of |input| > 5, tanh and sigmoid only; `across`, over the first output: v / (v +
@@ -115,18 +115,18 @@ that were loaded. `alias`: the state's tensors are the target's own memory, so t
 an optimizer has parameters of the model. `line`: user frame. At most 20 in a process."""
 
 GRAPH = "graph"
-"""The autograd graph, at the first backward, and once more at the 20th when something is missing. `backward`: number of
-the call. `reachable`: parameters. `unreachable` (<= 100): names of trainable parameters of models whose forward was
+"""The autograd graph, at the first backward, and once more at the 20th when something is missing. `backward`: number
+of the call. `reachable`: parameters. `unreachable` (<= 100): names of trainable parameters of models whose forward was
 part of this step, that the roots do not reach. `held`: trainable parameters of optimizers. `foreign` (<= 20): leaves
-that are in no module and in no optimizer; `parameter`: it is a Parameter object; `again`: reached in the look before,
-too. `cut`: where a tensor with a graph lost it in the forward of this step; `op`: "detach", "data", "numpy", "item",
-"no_grad", "argmax", "stop_gradient", "to_tensor". `blown`: where the loss sets a column of outputs against a row of
-targets by hand; `shape`: of the result; `of`: of the outputs; `sure`: what the graph keeps shows it; `line`: of
-`backward`. `constant`: what was added to the loss in 3 steps without having a gradient, and changed; `number`: a Python
-number. `penalised`: leaves that the first losses reach by plain arithmetic alone. `ratios`: looks in the first 20
-backwards at the ratio of a clipped policy loss; `ratios_one`: it was exactly 1 for all samples; `inverted`: line of a
-`backward` where that ratio is exp(old - new). `advantage`: line of a `backward` where log-probabilities are multiplied
-by returns minus values that have a gradient.
+that are in no module and in no optimizer; `parameter`: it is a Parameter object. `cut`: where a tensor with a graph
+lost it in the forward of this step; `op`: "detach", "data", "numpy", "item", "no_grad", "argmax", "stop_gradient",
+"to_tensor". `blown`: where the loss sets a column of outputs against a row of targets by hand; `shape`: of the result;
+`of`: of the outputs; `sure`: what the graph keeps shows it; `line`: of `backward`. `constant`: what was added to the
+loss in 3 steps without having a gradient, and changed; `number`: a Python number. `penalised`: leaves that the first
+losses reach by plain arithmetic alone. `ratios`: looks in the first 20 backwards at the ratio of a clipped policy
+loss; `ratios_one`: it was exactly 1 for all samples; `inverted`: line of a `backward` where that ratio is exp(old -
+new). `advantage`: line of a `backward` where log-probabilities are multiplied by returns minus values that have a
+gradient.
 `operations` (<= 400), in the first event only, else null: `[name, indices of what it takes from, parameter]`,
 nearest to the loss first; a parameter has "" as its name, and an operation null as its parameter. `more`: there are
 more operations."""
@@ -158,7 +158,7 @@ keyed by the number of the optimizer as text; those that would be empty are left
   `models_left_out`: classes of the models with some of them, of which no optimizer holds anything.
 - `stale`: parameters held by it, in no model seen in a forward, that never had a gradient.
 - `backward_in_eval`: backwards whose model, trained by an optimizer, was in eval mode / in train mode; `stochastic`:
-  it holds Dropout with p > 0 or batch norm. `nograd_in_train`: forwards.
+  it holds Dropout with p > 0 or batch norm.
 - `scheduler`: `before_optimizer`: its steps before the first one of the optimizer, without the one it takes when made.
 - `rng`: `same`: step boundaries with the same state of the framework's CPU generator as the one before; `seeded`: seed
   calls since the first step, of those after which a number was drawn; `line`: user frame of the last.
@@ -171,7 +171,7 @@ keyed by the number of the optimizer as text; those that would be empty are left
   itself, over all ranks; `first`: [call, name of the parameter whose gradient it is given, else the elements] of the
   first step; `of_gradients`: steps looked at in which one was given a gradient. `copies` (<= 4, of the trained
   model): `calls`: without gradients; `steps`: before which it was called so; `last`: of them; `changed`: its
-  parameters, ever. `recompiles`: of the function compiled most. `syncs`: host syncs a step. `out_of_bounds` (paddle).
+  parameters, ever. `recompiles`: of the function compiled most. `out_of_bounds` (paddle).
   `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
   elements with trainable false. `elements`: all. `teachers` (<= 4): with dropout or batch norm, called without
   gradients in training mode beside the trained model; `steps`: in which; `fixed`: between two looks at its

@@ -60,11 +60,11 @@ CONFIG = "config"
 64 KiB."""
 
 FILES = "files"
-"""Files opened. Of an item: `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1 unknown), `opens`
-(count), `via` ("open", "fd" or "map"). A path may be reported again: the last one wins. An item with `folder`
-represents `members` further files of the folder `path`, too many to be listed; `opens` is the sum. `size_before`: bytes
-when it was first opened, missing if it was new or emptied. `before`: fingerprint, as `labbook.capture.fingerprints`
-makes it, of a file that was read and is then written. The home folder is written `~`; see `PATHS`."""
+"""Files opened. Of an item: `path` (absolute, resolved), `mode` ("r", "w" or "rw"), `size` (bytes, -1 unknown). A path
+may be reported again: the last one wins. An item with `folder` represents `members` further files of the folder `path`,
+too many to be listed. `size_before`: bytes when it was first opened, missing if it was new or emptied. `before`:
+fingerprint, as `labbook.capture.fingerprints` makes it, of a file that was read and is then written. The home folder is
+written `~`; see `PATHS`."""
 
 PATHS = "~"
 """How the home folder is written in `hello` (`executable`, `prefix`, `base_prefix`, `cwd`, `sys_path`, `fd1`, `fd2`),
@@ -110,9 +110,7 @@ STATE = "state"
 """Facts that may change; the reader merges them, the last one wins. `seeds`: what was seeded -> value, null: drawn
 from without a seed; one that changed after the first step is recorded as "torch, later". `mode`: "dynamic", "static",
 "compiled". `device`: where the parameters are. `parameters`, `trainable`: elements. `model`: class name of the root
-module; several, joined by commas. `devices` (as in FRAMEWORK) and `cudnn`: once the program has started CUDA.
-`grad_norm_every`: steps between two measurements of the gradient norm, recorded when it changes. `executions`: runs of
-static graphs."""
+module; several, joined by commas. `devices` (as in FRAMEWORK) and `cudnn`: once the program has started CUDA."""
 
 OPTIMIZER = "optimizer"
 """An optimizer took its first step. `options`: lr, momentum, weight_decay, ... A group has those options, such as
@@ -134,8 +132,7 @@ program made itself outside of `backward` and the optimizer; not finite where so
 those calls in the last step). `agg`, for `n` > 1: of each of them [min, max, mean, count of
 finite values, count of others]. `backwards`: calls of `backward` in the window. `skipped`: steps that a gradient scaler
 skipped; `n` is 0 where nothing but skipped steps is left to tell. `scale`: of the gradient scaler. `local`: the norm is
-that of this rank's part of sharded gradients, the squares of all ranks add up. `in_backward`: steps of single
-parameters, made inside `backward`, that this step represents. `samples`: first axis of the batch."""
+that of this rank's part of sharded gradients, the squares of all ranks add up. `samples`: first axis of the batch."""
 
 SCALARS = "scalars"
 """Numbers that the program logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "paddle", "labbook"."""

@@ -103,7 +103,6 @@ class Checkpoints:
             "keys": len(own),
             "matched": len(both) - len(mismatched),
             "missing": missing[:MOST_NAMES],
-            "unexpected": unexpected[:MOST_NAMES],
             "mismatched": mismatched[:MOST_NAMES],
             "missing_n": len(missing),
             "unexpected_n": len(unexpected),

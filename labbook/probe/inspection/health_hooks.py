@@ -1,5 +1,6 @@
 """Starts watching what health needs beside steps and backward calls: the monitor, and constructors of optimizers."""
 
+from ..imports import import_adapter
 from ..training.monitor import TrainingMonitor
 from ..wrapping import leave_out_one_frame
 from .unfinished_loss import UnfinishedLoss
@@ -23,6 +24,15 @@ def start_monitor(adapter, inspector_class):
     inspector = inspector_class(adapter)
     adapter.monitor = adapter.training.monitor = TrainingMonitor(adapter, inspector)
     UnfinishedLoss(inspector)
+    if adapter.probe.settings.get("state"):
+        with adapter.probe.guard(adapter.name + ".state"):
+            # Most runs do without these modules.
+            inspector.final_state = import_adapter(adapter.name + ".final_state").FinalState(adapter, inspector)
+    asked = adapter.probe.settings.get("asked") or {}
+    if asked.get("onnx") and adapter.probe.requests is not None:
+        with adapter.probe.guard(adapter.name + ".onnx"):
+            export = import_adapter(adapter.name + ".onnx_export").OnnxExport
+            adapter.probe.requests.exporter = export(adapter.module, asked["onnx"])
     return inspector
 
 

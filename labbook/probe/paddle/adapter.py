@@ -71,12 +71,10 @@ class Adapter(FrameworkAdapter):
         return framework_state.find_model(self.module, parameters, [m for m in known if m is not None], sweep)
 
     def read_state(self):
-        """Fields of the `state` event as they are now: devices once something is trained, runs of static graphs."""
+        """Fields of the `state` event as they are now: devices once something is trained."""
         state = super().read_state()
         if self.models:
             state["devices"] = framework_state.devices(self.module)
-        if self.executions:
-            state["executions"] = self.executions
         for seed in self.static_programs.seeds():
             state["seeds"].setdefault("paddle", seed)
         return state

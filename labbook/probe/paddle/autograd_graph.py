@@ -2,19 +2,13 @@
 
 from itertools import islice
 
-from ..events.measurement_kinds import GRAPH
-from ..inspection.graph_operations import AGAIN, FIRST, operations_of, replace_names
+from ..inspection import graph_operations
+from ..inspection.graph_operations import AGAIN, FIRST, MOST_FOREIGN, MOST_NODES, backward_line, operations_of
 from ..inspection.model_lookup import parameters_of
-from ..inspection.policy_loss import LossGraph, PolicyLoss
+from ..inspection.policy_loss import LossGraph
 from ..process.gc_scan import live_instances
-from ..training.call_site import line_of, user_frame
 from .detach_finder import most_likely_cut
 
-MOST_NODES = 200000
-"""Nodes of one graph that are visited: 0.2 s."""
-
-_MOST_NAMES = 100
-_MOST_FOREIGN = 20
 _LEAF = "GradNodeAccumulation"
 _MOST_TERMS = 20000
 _ARITHMETIC = (
@@ -169,40 +163,29 @@ def owners(paddle, addresses):
     return [parameter for parameter in trained if node_of(parameter) in addresses]
 
 
-class AutogradGraph:
-    """The graphs of one process.
+class AutogradGraph(graph_operations.AutogradGraph):
+    """The graphs of one process that uses PaddlePaddle.
 
     `bare` says that the last loss had no graph at all, and that the step after it is watched. `read` is the number of
     the last backward call whose nodes were read: PaddlePaddle 3.3 never frees what `Tensor.grad_fn` returns.
 
     Args:
-        inspector: The `TensorInspector`; its `roots`, `tables` and `trained_parameters` are used.
         cuts: The `DetachFinder`.
     """
 
     def __init__(self, paddle, inspector, cuts):
         self.paddle = paddle
-        self.inspector = inspector
         self.cuts = cuts
-        self.forget()
+        super().__init__(inspector, LOSS_GRAPH)
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self.reached = set()
-        self.missing = []
-        self.cut = None
+        super().forget()
         self.bare = False
         self.read = 0
-        self.penalised = 0
-        self.bootstrapped = None
-        self.policy = PolicyLoss(LOSS_GRAPH)
         self._inside = []
         self._output = None
-        self._pending = None
-        self._rows = self._operations = None
-        self._told = 0
         self._told_cut = self._told_terms = False
-        self._last = None
 
     def watches(self, number):
         """Whether the forward before backward call `number` is watched for cuts."""
@@ -233,19 +216,18 @@ class AutogradGraph:
             self.cut = most_likely_cut(([], self.cuts.cuts), False)
         if number == 1:
             self.penalised = count_penalised(tensors)
-            self.bootstrapped = line_of(user_frame()) if is_bootstrapped(tensors) else None
+            self.bootstrapped = backward_line() if is_bootstrapped(tensors) else None
             self._rows = _operations(tensors)
-        self.policy.look(number, _roots(tensors), lambda: line_of(user_frame()))
-        before = set(self.reached)
+        self.policy.look(number, _roots(tensors), backward_line)
         self.reached |= found
-        self._pending = (number, found, before)
+        self._pending = (number, found)
 
     def _look_at_ratio(self, number, tensors):
         """Notes the ratio of a clipped policy loss; its values are watched from the first graph on that shows one."""
         watched = self.inspector.functions.ratios
         if number <= 2 and not watched.on:
             self.read = number
-            watched.on = self.policy.look_at_ratio(_roots(tensors), lambda: line_of(user_frame())) is not None
+            watched.on = self.policy.look_at_ratio(_roots(tensors), backward_line) is not None
         self.policy.ratios += watched.take()
         watched.on = watched.on and number < AGAIN
 
@@ -254,22 +236,20 @@ class AutogradGraph:
         pending, self._pending = self._pending, None
         if pending is None:
             if not self._told_terms and self.inspector.functions.pairs.constant and self._last is not None:
-                self.write_event(number)
+                self.write_event(number, *self._last[1:])
             return
-        number, found, before = pending
+        number, found = pending
         missing, names = self._parameters_without_gradient()
         self.missing = [name for name, _ in missing]
-        if self._rows is not None:
-            rows, is_cut = self._rows
-            self._rows, self._operations = None, {"operations": replace_names(rows, names), "more": is_cut}
+        self._name_operations(names)
         if missing and self.cut is None:
             output = self._output or ()
             inside = any(node not in output for _, node in missing)
             self.cut = most_likely_cut((self._inside, self.cuts.cuts), inside)
         self._inside, self._output, self.cuts.cuts = [], None, []
-        self._last = (number, found, before)
+        self._last = (number, found)
         if number in (1, AGAIN) or (self.cut is not None and not self._told_cut):
-            self.write_event(number)
+            self.write_event(*self._last)
         if not found and self.cut is None and number < FIRST:
             # What cut this graph may be around model and loss alike: all of the next step is watched.
             self.bare = True
@@ -290,7 +270,7 @@ class AutogradGraph:
                     missing.append((table.names[at], node_of(parameter)))
         return missing, names
 
-    def _foreign_leaves(self, found, before):
+    def _foreign_leaves(self, found):
         strange = found - self._known_leaves()
         if not strange:
             return []
@@ -298,13 +278,10 @@ class AutogradGraph:
         self.inspector.roots.register(parameters)
         strange -= self._known_leaves()
         parameters = [one for one in parameters if node_of(one) in strange]
-        fields = [
-            {"shape": list(one.shape), "parameter": True, "again": node_of(one) in before}
-            for one in parameters[:_MOST_FOREIGN]
-        ]
+        fields = [{"shape": list(one.shape), "parameter": True} for one in parameters[:MOST_FOREIGN]]
         others = strange - {node_of(one) for one in parameters}
-        fields += [{"shape": None, "parameter": False, "again": node in before} for node in others]
-        return fields[:_MOST_FOREIGN]
+        fields += [{"shape": None, "parameter": False}] * len(others)
+        return fields[:MOST_FOREIGN]
 
     def _known_leaves(self):
         """Nodes of the parameters of optimizers and models."""
@@ -314,35 +291,11 @@ class AutogradGraph:
             known.update(map(node_of, parameters_of(layer, "_sub_layers") if layer is not None else []))
         return known
 
-    def write_event(self, number):
-        """Writes the event of the last look."""
-        self._told = number
+    def write_event(self, number, found):
+        """Writes the event."""
         self._told_cut = self.cut is not None
-        self._told_terms = self.inspector.functions.pairs.constant is not None
-        _, found, before = self._last
-        operations, self._operations = self._operations or {}, None
-        self.inspector.emit(
-            GRAPH,
-            framework="paddle",
-            step=self.inspector.monitor.step,
-            backward=number,
-            reachable=len(self.reached),
-            unreachable=self.missing[:_MOST_NAMES],
-            unreachable_n=len(self.missing),
-            held=sum(not one.stop_gradient for one in self.inspector.trained_parameters()),
-            foreign=self._foreign_leaves(found, before),
-            cut=self.cut,
-            blown=self.inspector.functions.pairs.blown,
-            constant=self.inspector.functions.pairs.constant,
-            penalised=self.penalised,
-            bootstrapped=self.bootstrapped,
-            **self.policy.fields(),
-            operations=operations.get("operations"),
-            more=operations.get("more"),
-        )
-
-    def finish(self):
-        """Writes the last inspection, where a short run ended before the next one."""
-        if self._last is not None and self._told and self._told < self._last[0]:
-            self.write_event(self._last[0])
-        self._last = None
+        pairs = self.inspector.functions.pairs
+        self._told_terms = pairs.constant is not None
+        held = sum(not one.stop_gradient for one in self.inspector.trained_parameters())
+        foreign = self._foreign_leaves(found)
+        self._emit(number, held=held, foreign=foreign, blown=pairs.blown, constant=pairs.constant)

@@ -60,8 +60,6 @@ class DataLoaders(dataloader.DataLoaders):
             "sampler": kind,
             "drop_last": bool(getattr(batches, "drop_last", loader.drop_last)),
             "pin_memory": bool(getattr(loader, "pin_memory", False)),
-            "persistent": bool(getattr(loader, "_persistent_workers", False)),
-            "prefetch": getattr(loader, "prefetch_factor", None),
             "length": None if iterable else length_of(loader.dataset),
             **share_of(getattr(batches, "nranks", None), getattr(batches, "num_samples", None)),
             "batches": None if iterable else length_of(batches),

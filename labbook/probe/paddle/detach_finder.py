@@ -3,7 +3,7 @@
 import sys
 
 from ..training.call_site import place_of, user_frame
-from ..wrapping import is_ours, transparent_wrapper
+from ..wrapping import TemporaryPatches, is_ours, transparent_wrapper
 
 MOST_CUTS = 16
 
@@ -20,47 +20,34 @@ class DetachFinder:
     def __init__(self, paddle, failed):
         self._paddle = paddle
         self._failed = failed
-        self._put_back = []
+        self._patches = TemporaryPatches()
         self._quiet = 0
         self.cuts = []
 
     @property
     def on(self):
         """Whether it is watching."""
-        return bool(self._put_back)
+        return bool(self._patches)
 
     def begin(self):
         """Begins to watch."""
         self.cuts = []
-        if self._put_back:
+        if self._patches:
             return
         tensor = self._paddle.Tensor
         for name, op in _METHODS.items():
             original = getattr(tensor, name, None)
             if original is not None:
-                self._set(tensor, name, self._method(original, op))
+                self._patches.put(tensor, name, self._method(original, op))
         self._watch_data(tensor)
         self._watch_stop_gradient(tensor)
         self._watch_no_grad()
         for home, name, op in ((self._paddle, "to_tensor", "to_tensor"), (self._paddle, "argmax", "argmax")):
-            self._set(home, name, self._method(getattr(home, name), op))
+            self._patches.put(home, name, self._method(getattr(home, name), op))
 
     def end(self):
         """Ends it: everything is as it was before."""
-        while self._put_back:
-            home, name, mine, original, own = self._put_back.pop()
-            if home.__dict__.get(name) is not mine:
-                continue  # the program has put its own there meanwhile
-            if own:
-                setattr(home, name, original)
-            else:
-                delattr(home, name)
-
-    def _set(self, home, name, mine):
-        own = name in home.__dict__
-        original = home.__dict__.get(name)
-        setattr(home, name, mine)
-        self._put_back.append((home, name, mine, original, own))
+        self._patches.remove()
 
     def _note(self, op):
         frame = user_frame()
@@ -109,7 +96,7 @@ class DetachFinder:
         def write(given, value):
             original.__set__(given, value)
 
-        self._set(tensor, "data", property(read, write))
+        self._patches.put(tensor, "data", property(read, write))
 
     def _watch_stop_gradient(self, tensor):
         original = tensor.__dict__.get("stop_gradient")
@@ -127,7 +114,7 @@ class DetachFinder:
                 failed("paddle.cut", error)
             original.__set__(given, value)
 
-        self._set(tensor, "stop_gradient", property(lambda given: read(given), write))
+        self._patches.put(tensor, "stop_gradient", property(lambda given: read(given), write))
 
     def _watch_no_grad(self):
         kind = self._paddle.no_grad
@@ -141,7 +128,7 @@ class DetachFinder:
                 failed("paddle.cut", error)
             return original(context)
 
-        self._set(kind, "__enter__", transparent_wrapper(enter, original))
+        self._patches.put(kind, "__enter__", transparent_wrapper(enter, original))
 
 
 _METHODS = {

@@ -7,6 +7,7 @@ from _thread import get_ident
 from math import prod
 
 from ..training.call_site import line_of, user_frame
+from ..wrapping import TemporaryPatches
 
 LOOKS = 3
 _DIFFERENCES = ("__sub__", "__rsub__", "subtract")
@@ -31,7 +32,7 @@ class ElementwiseLosses:
         self._tensor = paddle.Tensor
         self._paddle = paddle
         self._failed = failed
-        self._put_back = []
+        self._patches = TemporaryPatches()
         self.forget()
 
     def forget(self):
@@ -48,7 +49,7 @@ class ElementwiseLosses:
         Args:
             outputs: Weak references to what the model returned.
         """
-        if self._looks >= LOOKS or self._put_back:
+        if self._looks >= LOOKS or self._patches:
             return
         self._looks += 1
         self._outputs = outputs
@@ -57,9 +58,7 @@ class ElementwiseLosses:
                 home = self._tensor if name.startswith("_") else self._paddle
                 original = home.__dict__.get(name)
                 if original is not None:
-                    mine = self._wrap(original, take)
-                    self._put_back.append((home, name, original, mine))
-                    setattr(home, name, mine)
+                    self._patches.put(home, name, self._wrap(original, take))
 
     def backward(self, tensors):
         """Processes what `backward` is called on, and ends the look."""
@@ -80,10 +79,7 @@ class ElementwiseLosses:
 
     def end(self):
         """Puts the operators back."""
-        while self._put_back:
-            home, name, original, mine = self._put_back.pop()
-            if home.__dict__.get(name) is mine:
-                setattr(home, name, original)
+        self._patches.remove()
         self._outputs, self._sums = (), []
 
     def _wrap(self, original, take):

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..training.clipping import wrap_clip
+from ..training.clipping import norm_order, wrap_clip
 from ..training.grad_scaler import ScaledStep, wrap_scale, wrap_scaler_step
 from . import framework_state
 
@@ -18,10 +18,7 @@ def hook_clipping(adapter):
     Clipping inside the optimizer (`grad_clip`) needs nothing: the gradients are seen before it.
     """
     utils = adapter.module.nn.utils
-    for name, norm_type in (
-        ("clip_grad_norm_", lambda a, k: a[2] if len(a) > 2 else k.get("norm_type", 2)),
-        ("clip_grad_value_", lambda a, k: None),
-    ):
+    for name, norm_type in (("clip_grad_norm_", norm_order), ("clip_grad_value_", lambda args, kwargs: None)):
         if hasattr(utils, name):
             watched = wrap_clip(adapter, getattr(utils, name), norm_type)
             home = sys.modules.get("paddle.nn.utils." + name)

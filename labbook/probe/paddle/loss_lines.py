@@ -6,6 +6,7 @@ PaddlePaddle keeps no lines in its graph, so these operators are replaced betwee
 from _thread import get_ident
 
 from ..training.call_site import place_of, user_frame
+from ..wrapping import TemporaryPatches
 
 LOOKS = 3
 
@@ -35,7 +36,7 @@ class LossLines:
         self._tensor = paddle.Tensor
         self._operations = paddle._C_ops
         self._failed = failed
-        self._put_back = []
+        self._patches = TemporaryPatches()
         self.forget()
 
     def forget(self):
@@ -45,28 +46,23 @@ class LossLines:
 
     def begin(self):
         """Watches until `end`."""
-        if len(self._known) >= LOOKS or self._put_back:
+        if len(self._known) >= LOOKS or self._patches:
             return
         for home, names in ((self._operations, PARTIAL), (self._tensor, _OPERATORS)):
             for name, kind in names.items():
                 original = home.__dict__.get(name)
                 if original is not None:
-                    mine = self._wrap(original, kind, name)
-                    self._put_back.append((home, name, original, mine))
-                    setattr(home, name, mine)
+                    self._patches.put(home, name, self._wrap(original, kind, name))
 
     def backward(self):
         """Keeps what was seen since `begin`, and ends the look."""
-        if self._put_back:
+        if self._patches:
             self._known.append(self._seen)
         self.end()
 
     def end(self):
         """Puts the operators back."""
-        while self._put_back:
-            home, name, original, mine = self._put_back.pop()
-            if home.__dict__.get(name) is mine:
-                setattr(home, name, original)
+        self._patches.remove()
         self._seen = []
 
     def find_lines(self, kind, count):

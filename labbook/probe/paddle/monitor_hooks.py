@@ -12,17 +12,6 @@ def hook_monitor(adapter):
     inspector = start_monitor(adapter, TensorInspector)
     if inspector is None:
         return
-    if adapter.probe.settings.get("state"):
-        with adapter.probe.guard("paddle.state"):
-            from .final_state import FinalState  # not at the top, because most runs do without it
-
-            inspector.final_state = FinalState(adapter, inspector)
-    asked = adapter.probe.settings.get("asked") or {}
-    if asked.get("onnx") and adapter.probe.requests is not None:
-        with adapter.probe.guard("paddle.onnx"):
-            from .onnx_export import OnnxExport  # not at the top, because most runs do without it
-
-            adapter.probe.requests.exporter = OnnxExport(adapter.module, asked["onnx"])
     _watch_optimizers(adapter, inspector)
     _watch_grad(adapter, inspector)
     _watch_replicas(adapter, inspector)

@@ -7,6 +7,7 @@ from _thread import get_ident
 
 from ..inspection import nonfinite_watcher
 from ..inspection.nested import tensors_in
+from ..wrapping import TemporaryPatches
 
 _DUNDERS = [
     "add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "rdiv", "rtruediv", "floordiv", "pow", "rpow",
@@ -27,29 +28,23 @@ class NonfiniteWatcher(nonfinite_watcher.NonfiniteWatcher):
     def __init__(self, paddle, inspector):
         super().__init__(inspector.stats)
         self.paddle = paddle
-        self._put_back = []
+        self._patches = TemporaryPatches()
         self._busy = False
 
     def __enter__(self):
         for name, original in list(vars(self.paddle._C_ops).items()):
             if callable(original) and not name.startswith("_"):
-                self._patch(self.paddle._C_ops, name, self._operator(name, original))
+                self._patches.put(self.paddle._C_ops, name, self._operator(name, original))
         tensor = self.paddle.Tensor
         for short in _DUNDERS:
             name = "__%s__" % short
             if name in tensor.__dict__:
-                self._patch(tensor, name, self._operator(name, tensor.__dict__[name]))
-        self._patch(self.paddle.nn.Layer, "__call__", self._layer(self.paddle.nn.Layer.__call__))
+                self._patches.put(tensor, name, self._operator(name, tensor.__dict__[name]))
+        self._patches.put(self.paddle.nn.Layer, "__call__", self._layer(self.paddle.nn.Layer.__call__))
         return self
 
     def __exit__(self, *error):
-        while self._put_back:
-            home, name, original = self._put_back.pop()
-            setattr(home, name, original)
-
-    def _patch(self, home, name, mine):
-        self._put_back.append((home, name, home.__dict__[name]))
-        setattr(home, name, mine)
+        self._patches.remove()
 
     def _layer(self, original):
         layers, thread = self.modules, get_ident()

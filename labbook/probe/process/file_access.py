@@ -111,7 +111,7 @@ class FileAccess:
         elif path in self._temporary:
             return  # what is read from it is no input of the run
         elif path in self._files:
-            self._on_repeated_use(self._files[path], use, via)
+            self._on_repeated_use(self._files[path], use)
         elif _is_called_by_labbook():
             return
         elif len(self._files) < self._in_all and self._folders.get(os.path.dirname(path), 0) < self._per_folder:
@@ -153,14 +153,14 @@ class FileAccess:
                 self._probe.event(protocol.FILES, items=waiting[at : at + _BATCH])
 
     def leave(self):
-        """Write the final state: sizes of written files, counts of reopened files, folders."""
+        """Write the final state: sizes of written files, folders."""
         self._inspect_tables()
         with self._guard:
             temporary, self._temporary = self._temporary, set()
             for path in filter(os.path.isfile, temporary):
                 self.on_open(path, "w", 0)
             for item in list(self._files.values()):
-                if item is not None and (item["mode"] != "r" or item["opens"] > 1):
+                if item is not None and item["mode"] != "r":
                     item["size"], item["mtime_ns"] = _size_and_time(item["path"])
                     self._pending[item["path"]] = item
             for folder, item in self._rolled.items():
@@ -172,10 +172,9 @@ class FileAccess:
             return _RAY_UPLOADED not in path  # its logs and sockets; a job's own folder is below, too
         return path.startswith(self._ignored) or any(part in path for part in _INSIDE)
 
-    def _on_repeated_use(self, item, use, via):
+    def _on_repeated_use(self, item, use):
         if item is None:
             return
-        item["opens"] += via == "open"
         if use not in item["mode"]:
             if item["mode"] == "r" and "before" not in item:
                 item["before"] = self._fingerprint(item["path"])
@@ -215,12 +214,12 @@ class FileAccess:
             return
         if resolved in self._files:
             self._files[path] = self._files[resolved]
-            self._on_repeated_use(self._files[path], use, via)
+            self._on_repeated_use(self._files[path], use)
             return
         size, time = _size_and_time(resolved)
         if size < 0 and (use == "r" or os.path.isdir(resolved)):
             return
-        item = {"path": resolved, "mode": use, "size": size, "mtime_ns": time, "opens": 1, "via": via}
+        item = {"path": resolved, "mode": use, "size": size, "mtime_ns": time}
         if via == "open" and size > 0 and not empties:
             item["size_before"] = size
         if use == "w":
@@ -251,10 +250,8 @@ class FileAccess:
         if item is None:
             if len(self._rolled) >= self._in_all:
                 return
-            item = {"path": folder, "mode": use, "size": -1, "mtime_ns": 0, "opens": 0, "via": "open", "folder": True}
-            item["members"] = 0
+            item = {"path": folder, "mode": use, "size": -1, "mtime_ns": 0, "folder": True, "members": 0}
             self._rolled[folder] = item
-        item["opens"] += 1
         if use not in item["mode"]:
             item["mode"] = "rw"
         if not known and len(self._distinct) < _DISTINCT:

@@ -2,49 +2,28 @@
 
 import sys
 
-from ..events.measurement_kinds import GRAPH
-from ..inspection.graph_operations import AGAIN, FIRST, operations_of, replace_names
-from ..inspection.policy_loss import PolicyLoss
-from ..training.call_site import line_of, place_of, user_frame
+from ..inspection import graph_operations
+from ..inspection.graph_operations import AGAIN, FIRST, MOST_FOREIGN, MOST_NODES, backward_line, operations_of
+from ..training.call_site import place_of, user_frame
 from ..wrapping import leave_out_one_frame
-from .loss_expression import GRAPH as LOSS_GRAPH
-from .loss_expression import count_penalised, find_broadcast, is_bootstrapped, is_one, kind, roots
+from .loss_expression import GRAPH, count_penalised, find_broadcast, is_bootstrapped, is_one, kind, roots
 from .loss_terms import LossTerms
 
-MOST_NODES = 200000
-_MOST_NAMES = 100
-_MOST_FOREIGN = 20
 
-
-class AutogradGraph:
-    """The graphs of one process.
-
-    Args:
-        inspector: The `TensorInspector`; its `roots`, `tables` and `optimizers` are used.
-    """
+class AutogradGraph(graph_operations.AutogradGraph):
+    """The graphs of one process that uses PyTorch."""
 
     def __init__(self, torch, inspector):
         self.torch = torch
-        self.inspector = inspector
         self.terms = LossTerms(torch, inspector)
-        self.forget()
+        super().__init__(inspector, GRAPH)
 
     def forget(self):
         """Begins anew, in a forked child."""
-        self.reached = {}
-        self.cut = None
-        self.blown = None
-        self.constant = None
-        self.penalised = 0
+        super().forget()
+        self.blown = self.constant = None
         self._optimizers = 0
-        self.bootstrapped = None
-        self.policy = PolicyLoss(LOSS_GRAPH)
         self.terms.forget()
-        self.missing = []
-        self._rows = self._operations = None
-        self._pending = None
-        self._told = 0
-        self._last = None
 
     def inspect(self, number, tensors):
         """Walks the graph of a backward call where that is due.
@@ -74,17 +53,16 @@ class AutogradGraph:
         if number == 1:
             self.penalised = count_penalised(tensors)
         if self.bootstrapped is None and is_bootstrapped(tensors):
-            self.bootstrapped = line_of(user_frame())
-        self.policy.look(number, roots(tensors), lambda: line_of(user_frame()))
+            self.bootstrapped = backward_line()
+        self.policy.look(number, roots(tensors), backward_line)
         if self.blown is None:
             self.blown = self._find_broadcast(tensors)
-        before = set(self.reached)
-        self.reached.update(dict.fromkeys(leaves))
-        self._pending = (leaves, before, user_frame())
+        self.reached.update(leaves)
+        self._pending = (leaves, user_frame())
 
     def _inspect_ratio(self, tensors):
         with self.inspector.without_modes:
-            ratio = self.policy.look_at_ratio(roots(tensors), lambda: line_of(user_frame()))
+            ratio = self.policy.look_at_ratio(roots(tensors), backward_line)
             one = is_one(ratio) if ratio is not None else None
         if one is not None:
             self.policy.ratios.append(one)
@@ -103,7 +81,7 @@ class AutogradGraph:
         with self.inspector.without_modes:
             found = find_broadcast(tensors)
         if found is not None:
-            found["line"] = line_of(user_frame())
+            found["line"] = backward_line()
         return found
 
     def reach(self, tensors):
@@ -136,7 +114,7 @@ class AutogradGraph:
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        leaves, before, frame = pending
+        leaves, frame = pending
         missing = []
         names = {}
         for root in self.inspector.followed_models():
@@ -152,17 +130,15 @@ class AutogradGraph:
                 if id(parameter) not in self.reached and parameter.grad is None:
                     missing.append((table.names[at], parameter, table.owners[at], root))
         self.missing = [name for name, _, _, _ in missing]
-        if self._rows is not None:
-            rows, is_cut = self._rows
-            self._rows, self._operations = None, {"operations": replace_names(rows, names), "more": is_cut}
+        self._name_operations(names)
         # What is kept beyond this call holds no tensor: inputs and models are freed when they would be without us.
-        self._last = (number, self._foreign_leaves(leaves, before))
+        self._last = (number, self._foreign_leaves(leaves))
         if number in (1, AGAIN) or (self._told == 1 and self.cut is not None):
             self.write_event(*self._last)
         if missing and self.cut is None and number <= FIRST:
             self.inspector.watch_for_detach(missing, frame)
 
-    def _foreign_leaves(self, leaves, before):
+    def _foreign_leaves(self, leaves):
         held = self.inspector.optimized_ids()
         for root in self.inspector.roots.living_models():
             held |= self.inspector.roots.ids(root)
@@ -175,45 +151,19 @@ class AutogradGraph:
         for key, leaf in leaves.items():
             if key not in held and key not in self.inspector.roots.unsearched:
                 kind = isinstance(leaf, self.torch.nn.Parameter)
-                foreign.append({"shape": list(leaf.shape), "parameter": kind, "again": key in before})
-        return foreign[:_MOST_FOREIGN]
+                foreign.append({"shape": list(leaf.shape), "parameter": kind})
+        return foreign[:MOST_FOREIGN]
 
     def write_event(self, number, foreign):
         """Writes the event."""
-        self._told = number
-        operations, self._operations = self._operations or {}, None
-        groups = [group for one in list(self.inspector.optimizers) for group in one.param_groups]
-        self.inspector.emit(
-            GRAPH,
-            framework="torch",
-            step=self.inspector.monitor.step,
-            backward=number,
-            reachable=len(self.reached),
-            unreachable=self.missing[:_MOST_NAMES],
-            unreachable_n=len(self.missing),
-            held=sum(one.requires_grad for group in groups for one in group["params"]),
-            foreign=foreign,
-            cut=self.cut,
-            blown=self.blown,
-            constant=self.constant,
-            penalised=self.penalised,
-            bootstrapped=self.bootstrapped,
-            **self.policy.fields(),
-            operations=operations.get("operations"),
-            more=operations.get("more"),
-        )
+        held = sum(one.requires_grad for one in self.inspector.trained_parameters())
+        self._emit(number, held=held, foreign=foreign, blown=self.blown, constant=self.constant)
 
     def on_cut(self, cut):
         """Records where a graph was cut."""
         self.cut = cut
         if self._last is not None:
             self.write_event(*self._last)
-
-    def finish(self):
-        """Writes the last inspection, where a short run ended before the next one."""
-        if self._last is not None and self._told and self._told < self._last[0]:
-            self.write_event(*self._last)
-        self._last = None
 
 
 _LOST = {

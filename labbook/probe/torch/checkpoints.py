@@ -36,10 +36,9 @@ class Checkpoints(checkpoints.Checkpoints):
         missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
         if not isinstance(missing, list) or not isinstance(unexpected, list):
             return {}
-        left = {"mismatched": [], "mismatched_n": 0, "matched": max(fields["keys"] - len(missing), 0)}
-        for kind, names in (("missing", missing), ("unexpected", unexpected)):
-            left.update({kind: names[: checkpoints.MOST_NAMES], kind + "_n": len(names)})
-        return left
+        left = {"missing": missing[: checkpoints.MOST_NAMES], "mismatched": [], "mismatched_n": 0}
+        matched = max(fields["keys"] - len(missing), 0)
+        return dict(left, matched=matched, missing_n=len(missing), unexpected_n=len(unexpected))
 
     def _optimizer_keys(self, target, state):
         found = len(state.get("state", ())) if isinstance(state, dict) else 0

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..training.clipping import wrap_clip
+from ..training.clipping import norm_order, wrap_clip
 from ..training.grad_scaler import ScaledStep, wrap_scale, wrap_scaler_step
 
 
@@ -15,14 +15,10 @@ def hook_clipping(adapter):
     """Keeps the norm that clipping computes anyway; measures it first where clipping uses another one."""
     utils = adapter.module.nn.utils
     module = sys.modules["torch.nn.utils.clip_grad"]
-    by_norm = wrap_clip(adapter, module.clip_grad_norm_, _norm_type, is_still_scaled)
+    by_norm = wrap_clip(adapter, module.clip_grad_norm_, norm_order, is_still_scaled)
     by_value = wrap_clip(adapter, module.clip_grad_value_, lambda a, k: None, is_still_scaled)
     utils.clip_grad_norm_ = module.clip_grad_norm_ = by_norm
     utils.clip_grad_value_ = module.clip_grad_value_ = by_value
-
-
-def _norm_type(args, kwargs):
-    return args[2] if len(args) > 2 else kwargs.get("norm_type", 2)
 
 
 def is_still_scaled(local):

@@ -5,7 +5,7 @@ step to the next `backward` of each optimizer. Between these moments `torch.Tens
 """
 
 from ..training.call_site import line_of, user_frame
-from ..wrapping import as_import_machinery, transparent_wrapper
+from ..wrapping import TemporaryPatches, as_import_machinery, transparent_wrapper
 from .compiler import has_compiled
 from .loss_expression import kind, nodes
 
@@ -26,7 +26,7 @@ class LossTerms:
     def __init__(self, torch, inspector):
         self.torch = torch
         self.inspector = inspector
-        self._put_in = {}
+        self._patches = TemporaryPatches()
         self.forget()
 
     def forget(self):
@@ -52,22 +52,18 @@ class LossTerms:
 
     def begin(self):
         """Watches from here to the next call of `backward` for each optimizer, where that was asked for."""
-        if not self._left or self._put_in or has_compiled():
+        if not self._left or self._patches or has_compiled():
             return
         self._left -= 1
         self._awaited = self._losses
         kept = self.torch.Tensor.__dict__
         for name in _METHODS:
             if name not in kept:  # as PyTorch made it: inherited
-                self._put_in[name] = self._wrap(getattr(self.torch.Tensor, name))
-                setattr(self.torch.Tensor, name, self._put_in[name])
+                self._patches.put(self.torch.Tensor, name, self._wrap(getattr(self.torch.Tensor, name)))
 
     def end(self):
         """Leaves `torch.Tensor` as it was."""
-        put_in, self._put_in = self._put_in, {}
-        for name, wrapper in put_in.items():
-            if self.torch.Tensor.__dict__.get(name) is wrapper:
-                delattr(self.torch.Tensor, name)
+        self._patches.remove()
 
     def _wrap(self, original):
         note, failed = self._note, self.inspector.failed
@@ -114,7 +110,7 @@ class LossTerms:
         Returns:
             The terms, once there are any: [{`line`, `number`, `values`}, ...] of those that changed; else `None`.
         """
-        if not self._put_in:
+        if not self._patches:
             return None
         self._awaited -= 1
         if not self._awaited:

@@ -26,45 +26,27 @@ def hook_monitor(adapter):
     for name in _TOUCHING_TENSORS:
         setattr(adapter.monitor, name, inspector.without_modes.wrap(getattr(adapter.monitor, name)))
     compiling, probe = adapter.is_compiling, adapter.probe
-    if probe.settings.get("state"):
-        with probe.guard("torch.state"):
-            from .final_state import FinalState  # not at the top, because most runs do without it
-
-            inspector.final_state = FinalState(adapter, inspector)
-    asked = probe.settings.get("asked") or {}
-    if asked.get("onnx") and probe.requests is not None:
-        with probe.guard("torch.onnx"):
-            from .onnx_export import OnnxExport  # not at the top, because most runs do without it
-
-            probe.requests.exporter = OnnxExport(adapter.module, asked["onnx"])
-    with probe.guard("torch.health models"):
-        adapter.registry.install()
-        inspector.calls.install(adapter.module)
-    with probe.guard("torch.health optimizers"):
-        _watch_optimizers(adapter, inspector)
-    with probe.guard("torch.health losses"):
-        inspector.losses.install(compiling)
-        keras = "keras.src.losses.losses"
-        adapter.probe.watch(keras, lambda module: inspector.losses.install_in_keras(module, compiling))
-    with probe.guard("torch.health loading"):
-        inspector.loading.install(compiling)
-    with probe.guard("torch.health initialisers"):
-        inspector.writes.install(adapter.module, compiling)
-    with probe.guard("torch.health copies"):
-        inspector.copies.install(compiling)
-    with probe.guard("torch.health evaluations"):
-        inspector.evaluated.install(compiling)
-    metrics = probe.guard("torch.health metrics")(MetricObjects(inspector).install)
-    probe.watch("torchmetrics.metric", metrics)
-    with probe.guard("torch.health collectives"):
-        inspector.collectives.install(compiling)
-    with probe.guard("torch.health gradients"):
-        _watch_grad(adapter)
-    loaders = inspector.loaders
-    probe.watch("torch.utils.data.dataloader", probe.guard("torch.health loaders")(loaders.install))
-    stateful = probe.guard("torch.health loaders")(loaders.install_stateful)
-    probe.watch("torchdata.stateful_dataloader.stateful_dataloader", stateful)
-    probe.watch("fastai.data.load", probe.guard("torch.health loaders")(loaders.install_fastai))
+    for what, install, *args in (
+        ("models", adapter.registry.install),
+        ("models", inspector.calls.install, adapter.module),
+        ("optimizers", _watch_optimizers, adapter, inspector),
+        ("losses", inspector.losses.install, compiling),
+        ("loading", inspector.loading.install, compiling),
+        ("initialisers", inspector.writes.install, adapter.module, compiling),
+        ("copies", inspector.copies.install, compiling),
+        ("evaluations", inspector.evaluated.install, compiling),
+        ("collectives", inspector.collectives.install, compiling),
+        ("gradients", _watch_grad, adapter),
+    ):
+        probe.guard("torch.health " + what)(install)(*args)
+    for module, what, install in (
+        ("keras.src.losses.losses", "losses", lambda losses: inspector.losses.install_in_keras(losses, compiling)),
+        ("torchmetrics.metric", "metrics", MetricObjects(inspector).install),
+        ("torch.utils.data.dataloader", "loaders", inspector.loaders.install),
+        ("torchdata.stateful_dataloader.stateful_dataloader", "loaders", inspector.loaders.install_stateful),
+        ("fastai.data.load", "loaders", inspector.loaders.install_fastai),
+    ):
+        probe.watch(module, probe.guard("torch.health " + what)(install))
 
 
 def _watch_optimizers(adapter, inspector):

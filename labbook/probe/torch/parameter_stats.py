@@ -136,8 +136,7 @@ class ParameterStats(parameter_stats.ParameterStats):
                 fields["g_zero"] = round_number((gradient == 0).sum().item() / gradient.numel())
             samples.setdefault((sample.numel(), sample.dtype, sample.device), []).append((fields, sample))
         for held in samples.values():
-            for fields, _, std, nonzero in self._batched.queue_sample_stats([sample for _, sample in held], held):
-                fields["g_std"] = round_number(std / scale)
+            for fields, _, _, nonzero in self._batched.queue_sample_stats([sample for _, sample in held], held):
                 fields.setdefault("g_zero", round_number(1.0 - nonzero))  # the sign of NaN is 0
 
     def _norms(self, tensors):

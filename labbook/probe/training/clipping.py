@@ -94,6 +94,11 @@ def wrap_clip(adapter, original, norm_type, is_scaled=None):
     return transparent_wrapper(clip, original)
 
 
+def norm_order(args, kwargs):
+    """Return the order of the norm that `clip_grad_norm_` is called with."""
+    return args[2] if len(args) > 2 else kwargs.get("norm_type", 2)
+
+
 def _limit(args, kwargs):
     """Return the second argument of a clipping function: the maximum norm or value."""
     limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value"))

@@ -93,7 +93,7 @@ class LoopCounts:
         self.steps = 0
         self.backwards = 0
         self.backwards_asked = 0
-        self.train_grad = self.train_nograd = self.eval_grad = self.eval_nograd = 0
+        self.train_grad = self.train_nograd = self.eval_nograd = 0
         self.of_others = self.raised = 0
         self._other_step = None
         self.small = self.compared = 0
@@ -103,12 +103,11 @@ class LoopCounts:
         self.train_backwards = 0
         self.eval_first = None
         self.eval_stochastic = False
-        self.nograd_stochastic = False
         self.teachers = {}
         self.of = {}
         self.accumulation = {}
         self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "apart": 0, "limit": None, "kind": None}
-        self.scaler = {"steps": 0, "skipped": 0, "scale_min": None, "scale_last": None, "stepped": 0, "raw": 0}
+        self.scaler = {"steps": 0, "skipped": 0, "scale_last": None, "stepped": 0, "raw": 0}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
         self.names = {"never_grad": [], "never_called": [], "outside": [], "toggled": [], "idle_flags": []}
         self.facts = {}
@@ -131,9 +130,7 @@ class LoopCounts:
                 self._open[model] = self._open.get(model, 0) + 1
             else:
                 self.train_nograd += 1
-        elif grad:
-            self.eval_grad += 1
-        else:
+        elif not grad:
             self.eval_nograd += 1
 
     def without_gradient(self, root, step, print_of):
@@ -143,7 +140,6 @@ class LoopCounts:
             step: The step, `None` where this is the trained model.
             print_of: `print_of(root)` gives what changes with its parameters, `None` where they cannot be read.
         """
-        self.nograd_stochastic = True
         if step is None or (root.index not in self.teachers and len(self.teachers) >= _MOST_TEACHERS):
             return
         teacher = self.teachers.get(root.index)
@@ -223,10 +219,7 @@ class LoopCounts:
 
     def scale(self, value):
         """Record the scale of a gradient scaler."""
-        scaler = self.scaler
-        scaler["scale_last"] = value
-        if scaler["scale_min"] is None or value < scaler["scale_min"]:
-            scaler["scale_min"] = value
+        self.scaler["scale_last"] = value
 
     def without_optimizer(self):
         """Number of training forwards with gradients but without a backward.
@@ -248,7 +241,6 @@ class LoopCounts:
             "forwards": {
                 "train_grad": self.train_grad,
                 "train_nograd": self.train_nograd,
-                "eval_grad": self.eval_grad,
                 "eval_nograd": self.eval_nograd,
                 "of_others": self.of_others,
                 "raised": self.raised,
@@ -265,7 +257,6 @@ class LoopCounts:
                 "first_step": self.eval_first,
                 "stochastic": self.eval_stochastic,
             },
-            "nograd_in_train": {"count": self.train_nograd, "stochastic": self.nograd_stochastic},
             "rng": dict(self.rng),
             "accumulation": {str(count): steps for count, steps in sorted(self.accumulation.items())},
         }

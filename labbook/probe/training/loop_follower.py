@@ -12,7 +12,7 @@ import time
 from collections import deque
 from weakref import ref
 
-from ..events.protocol import OPTIMIZER, STATE
+from ..events.protocol import OPTIMIZER
 from ..process.process_info import is_launcher
 from ..process.stall_watchdog import StallWatchdog
 from .call_site import line_of, user_frame
@@ -32,10 +32,6 @@ MAX_OPTIMIZERS = 16
 """Maximum number of optimizers followed at a time; of a program with one per layer, the first ones."""
 
 _MAX_METERS = 256
-_MAX_INTERVALS = 64
-"""Recorded changes of the interval between gradient norms; later ones only at 128, 256 ..., because an interval may
-alternate forever."""
-
 SETTLED = 32
 """Steps after which set-up is over: the model is described, the first tensors are inspected. Source: chosen by us."""
 
@@ -140,7 +136,6 @@ class Training:
     def _forget(self):
         self.recorders = {}
         self.count = 0
-        self.intervals = 0
         self.steps = 0
         self.backwards = 0
         self.overhead_s = self._handed_over = 0.0
@@ -189,15 +184,10 @@ class Training:
         self.probe.begin_optimizer()
 
     def _new_recorder(self, owner):
-        def notify(interval):
-            self.intervals += 1
-            if self.intervals <= _MAX_INTERVALS or not self.intervals & (self.intervals - 1):
-                self.probe.event(STATE, framework=self.framework, grad_norm_every=interval)
-
         recorder = StepRecorder(self.probe.event, self.framework, self.count)
         self.count += 1
         recorder.owner = owner
-        recorder.budget = Budget(self.probe.settings.get("budget") or 0.01, notify)
+        recorder.budget = Budget(self.probe.settings.get("budget") or 0.01)
         recorder.waiting = deque()
         recorder.seen = None
         recorder.scratch = {}
@@ -289,9 +279,8 @@ class Training:
         recorder = self.fused
         norm = recorder.squares**0.5 if recorder.measured else None
         losses, backwards, _ = self.local.take(recorder)
-        extra = {"in_backward": self.inside}
         recorder.squares, recorder.measured, self.inside = 0.0, True, 0
-        self.step(recorder, losses, recorder.rates, norm, backwards, extra, None)
+        self.step(recorder, losses, recorder.rates, norm, backwards, None, None)
 
     def step(self, recorder, losses, rates, norm, backwards, extra, pending):
         """Process one step of one optimizer; with a pending value, its losses and norm are still on a device."""

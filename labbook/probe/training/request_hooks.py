@@ -5,6 +5,7 @@ Installed only in runs with requests, after the adapters, so that a step is coun
 
 import sys
 import threading
+from functools import partial
 
 from ..wrapping import leave_out_one_frame, transparent_wrapper
 from .batch_stats import batch_facts
@@ -14,15 +15,8 @@ from .profiling import Profiling
 
 def install(probe, settings):
     """Prepare both frameworks; see `protocol.ENV_PROBE` for the settings under `requests`."""
-    for name, attach in (("torch", attach_torch), ("paddle", attach_paddle)):
-        probe.watch(name, _attaching(attach, probe, settings))
-
-
-def _attaching(attach, probe, settings):
-    def attach_module(module):
-        attach(module, RequestHooks(module, probe, settings))
-
-    return attach_module
+    probe.watch("torch", lambda torch: attach_torch(torch, RequestHooks(torch, probe, settings)))
+    probe.watch("paddle", lambda paddle: attach_paddle(paddle, RequestHooks(paddle, probe, settings)))
 
 
 class RequestHooks:
@@ -36,14 +30,10 @@ class RequestHooks:
     def __init__(self, module, probe, settings):
         self.requests = probe.requests
         self._probe = probe
-        self._module = module
-        self.requests.describe = self._describe
+        self.requests.describe = partial(batch_facts, module)
         self._local = threading.local()
         wanted = settings.get("profile")
         self._profiling = Profiling(module, probe, wanted, settings.get("max_steps")) if wanted else None
-
-    def _describe(self, args, kwargs, batch):
-        return batch_facts(self._module, args, kwargs, batch)
 
     def on_step(self):
         """Run requests after an optimizer step.

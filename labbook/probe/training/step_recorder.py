@@ -261,7 +261,6 @@ class Budget:
 
     Args:
         fraction: Share of the time of a step that measuring may take on average.
-        notify: Called with the new interval when it changes.
 
     The first `ONE_BY_ONE` steps are always measured: their cost is bounded by their number.
     """
@@ -270,10 +269,9 @@ class Budget:
     REVIEW = 64
     """Steps between two reviews of the measured share."""
 
-    def __init__(self, fraction, notify):
+    def __init__(self, fraction):
         self.interval = 1
         self._fraction = max(float(fraction), 1e-6)
-        self._on_change = notify
         self._cost = 0.0
         self._measured = 0
         self._steps = 0
@@ -301,12 +299,8 @@ class Budget:
         step_s = (now - self._since) / self._steps
         if self._measured and step_s > 0:
             wanted = self._cost / self._measured / (self._fraction * step_s)
-            interval = self.interval
-            while interval < wanted and interval < self.WIDEST:
-                interval *= 2
-            while interval > 1 and wanted < interval / 4:
-                interval //= 2
-            if interval != self.interval:
-                self.interval = interval
-                self._on_change(interval)
+            while self.interval < wanted and self.interval < self.WIDEST:
+                self.interval *= 2
+            while self.interval > 1 and wanted < self.interval / 4:
+                self.interval //= 2
         self._cost, self._measured, self._steps, self._since = 0.0, 0, 0, now

@@ -353,7 +353,6 @@ def test_both_frameworks_tell_the_same_fields(probed, forked, fault):
 _LISTS = {"params", "modules", "leaves", "input", "output", "parameters"}
 _EITHER = {
     "g_bad",
-    "g_std",
     "g_zero",
     "g",
     "writes",
@@ -375,7 +374,7 @@ def fields_of(events, kinds=("framework", "v", "n", "t", "k")):
                 if name in kinds or name in _EITHER or name.isdigit():
                     continue
                 found.add(prefix + name)
-                if name in {"forwards", "cleared", "rng", "backward_in_eval", "nograd_in_train", "cut", *_LISTS}:
+                if name in {"forwards", "cleared", "rng", "backward_in_eval", "cut", *_LISTS}:
                     collect(prefix + name + ".", inner)
         elif isinstance(value, list):
             for inner in value:

@@ -48,10 +48,7 @@ def test_reading_and_writing_are_distinguished(probed, python):
         "low.bin": ("w", 3),
         "book.db": ("rw", (probed.folder / "book.db").stat().st_size),
     }
-    # Before Python 3.10 `pathlib` opens with a function of its own, which is one more audit event.
-    assert by_name(done)["data.csv"]["opens"] in (2, 3)
     assert by_name(done)["data.csv"]["mtime_ns"] == (probed.folder / "data.csv").stat().st_mtime_ns
-    assert all(item["via"] == "open" for item in items(done).values())
 
 
 def test_what_a_call_of_labbook_reads_is_no_file_of_the_program(probed):
@@ -60,7 +57,7 @@ def test_what_a_call_of_labbook_reads_is_no_file_of_the_program(probed):
     probed.write("data.csv", "1")
     code = "import labbook; labbook.search('note', notebook='.'); open('data.csv').read(); open('notes/a.md').read()"
     done = probed(sys.executable, "-c", code)
-    assert {name: item["opens"] for name, item in by_name(done).items()} == {"data.csv": 1, "a.md": 1}
+    assert set(by_name(done)) == {"data.csv", "a.md"}
 
 
 def test_a_renamed_file_is_recorded_with_its_final_name(probed, python):
@@ -97,8 +94,8 @@ def test_files_that_c_code_holds_open_are_seen_at_steps_and_at_the_end(probed, p
         "libc.open(b'late.bin', 0o101, 0o600)\n"
     )
     done = probed(python, "-c", code)
-    seen = {name: (item["via"], item["mode"]) for name, item in by_name(done).items()}
-    assert seen == {"mapped.bin": ("map", "r"), "held.bin": ("fd", "r"), "late.bin": ("fd", "w")}
+    seen = {name: item["mode"] for name, item in by_name(done).items()}
+    assert seen == {"mapped.bin": "r", "held.bin": "r", "late.bin": "w"}
 
 
 def test_the_file_of_the_output_is_no_file_of_the_program_under_another_number(probed, python):
@@ -120,7 +117,6 @@ def test_many_files_of_a_folder_are_counted_not_listed(probed):
     (folder,) = [item for item in listed.values() if item.get("folder")]
     assert os.path.basename(folder["path"]) == "images"
     assert folder["members"] == 2800
-    assert folder["opens"] == 8400
     assert folder["mode"] == "rw"
     assert len(listed) == 201
     assert sum(len(str(event)) for event in done.events) < 150_000

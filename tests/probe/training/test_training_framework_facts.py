@@ -192,7 +192,7 @@ for _ in range(5):
     exe.run({ran}, feed={{"x": numpy.ones((4, 3), "float32")}})
 """
     outcome = healthy(run(program, fork="paddle"))
-    assert outcome.merged()["mode"] == "static" and outcome.merged()["executions"] == 6
+    assert outcome.merged()["mode"] == "static"
     assert outcome.of("step") == [] and outcome.of("optimizer") == []
     unseen = {event["what"]: event["reason"] for event in outcome.of("unobserved")}
     assert reason in unseen["training steps"] and len(unseen) == 1
