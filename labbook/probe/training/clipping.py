@@ -95,7 +95,7 @@ def wrap_clip(adapter, original, norm_type, is_scaled=None):
 
 
 def norm_order(args, kwargs):
-    """Return the order of the norm that `clip_grad_norm_` is called with."""
+    """Returns the order of the norm that `clip_grad_norm_` is called with."""
     return args[2] if len(args) > 2 else kwargs.get("norm_type", 2)
 
 
