@@ -32,7 +32,8 @@ def summary(run: Run) -> dict[str, Any]:
     """Facts of the first process that trained; empty when none did.
 
     Returns:
-        Each only where it was observed. `models`: list of {`root`, `variable`, `model` (number), `parameters`,
+        Each only where it was observed. `models`: list of {`root`, `variable`, `holder` (class of the
+        model that it is a part of), `model` (number), `parameters`,
         `trainable`, `left_out` (rows), `unobserved` (modules that the probe left out), `rows`: list of {`name`, `type`,
         `depth`, `input`, `output` (shapes as "32x10"), `parameters`, `trainable`, `total` and `total_trainable` (with
         all modules in it), `tied` (model and name of the module that has a parameter of it, too)}, `tree`: see
@@ -128,6 +129,7 @@ def _model(model: Model, signals: Signals) -> dict[str, Any]:
     return {
         "root": model.get("root", ""),
         "variable": model.get("variable", ""),
+        "holder": model.get("holder", ""),
         "model": model.get("model", 0),
         "parameters": counts[""][0],
         "trainable": counts[""][1],

@@ -103,6 +103,7 @@ class Model(Event, total=False):
     spectral_eval_first: list[str]
     parts: list[Count]
     part_of: list[Count]
+    holder: str
 
 
 class ParameterInspection(TypedDict, total=False):

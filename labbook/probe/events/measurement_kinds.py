@@ -21,7 +21,7 @@ the root module, "" for itself.
   written to in between; a dropout also counts as the module in front of it.
 - `shared`: [[name, ...]] names of one tensor. `repeated`: [name, module, times] of containers that hold one module
   several times. `left_out`: what did not fit. `parts`, `part_of`: models known by then that are modules of this one,
-  and the other way round.
+  and the other way round; `holder`: class of the largest of the latter.
 - `spectral_eval_first`: names of old-style spectral_norm modules that ran in eval mode before any training forward."""
 
 TENSORS = "tensors"

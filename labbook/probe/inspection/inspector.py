@@ -169,9 +169,11 @@ class TensorInspector:
         table.link(self._tables)
         modules = self.modules if root.called and not self._hidden_reason(root) else None
         others = [other for other in self.roots.living_models() if other is not root]
+        holders = [other for other in others if id(root.module()) in self.table(other).modules]
         related = {
             "parts": [other.index for other in others if id(other.module()) in table.modules],
-            "part_of": [other.index for other in others if id(root.module()) in self.table(other).modules],
+            "part_of": [other.index for other in holders],
+            "holder": max(holders, key=lambda one: len(self.table(one).modules)).name if holders else "",
         }
         self.describer.write_event(root, table, table.initial, modules, self._spectral, related)
         # A first evaluation may freeze the parameters for as long as it runs.

@@ -168,6 +168,10 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
     The loss of a Gaussian process of GPyTorch holds the model that it is computed of; a wrapper of Opacus calls it. So
     does a loss that is called and returns a scalar: it names its model, or its largest part.
     """
+    holders = {str(model.get("holder") or "") for model in called}
+    if len(holders) == 1 and (holder := holders.pop()):
+        variables = ", ".join(str(model.get("variable") or model.get("root")) for model in called)
+        return {**state, "model": f"{holder} ({variables})"}  # only its parts are called
     total = state.get("parameters")
     trained = [model for model in called if model.get("trainable")]
     if isinstance(total, int) and len(trained) > 1 and _WHOLE * total <= sum(map(_size_of, trained)) <= total:

@@ -31,6 +31,15 @@ def test_a_model_that_is_gone_when_the_program_ends_is_that_which_was_called():
     assert rows["model"].startswith("Sequential")
 
 
+def test_a_model_of_which_only_parts_are_called_has_its_own_name():
+    """An agent whose `act` calls actor and critic; beside it, two networks of no common model."""
+    called = [{"root": "Sequential", "variable": name, "parameters": 5, "trainable": 5} for name in ("actor", "critic")]
+    held = [{**model, "holder": "Agent"} for model in called]
+    assert rows_of(called=held, model="Sequential", parameters=11, trainable=11)["model"] == "Agent (actor, critic)"
+    rows = rows_of(called=called, model="Sequential", parameters=10, trainable=10)
+    assert rows["model"] == "actor (Sequential), critic (Sequential)"
+
+
 def test_an_optimizer_whose_parameters_are_not_known_is_not_mentioned():
     framework = Framework("paddle", "3.3.1", state={"parameters": 0, "trainable": 0})
     called = [{"root": "Program", "parameters": 387, "trainable": 387}]
