@@ -197,12 +197,13 @@ def _printed_series(value: WatchedValue, text: str) -> tuple[Series, bool, int] 
 
 
 def _column_name(lines: list[str], number: int, match: re.Match[str]) -> str:
-    """Returns the title above a value in a table with bars or blanks; "" where there is none."""
-    bar = "|" if lines[number].count("|") > 1 else None
+    """Returns the title above a value in a table with bars, commas or blanks; "" where there is none."""
+    bar = next((each for each in "|," if lines[number].count(each) > 1), None)
     place = len(lines[number][: match.start("value")].split(bar)) - (bar is not None)
     for line in reversed(lines[max(0, number - _HEADER_LINES) : number]):
         titles = line.split(bar)
-        if len(titles) == len(lines[number].split(bar)) and re.search(r"[^\W\d]", titles[place]):
+        is_row = len(titles) == len(lines[number].split(bar)) > place  # a value may be within a word
+        if is_row and re.search(r"[^\W\d]", titles[place]):
             return titles[place].strip()
     return ""
 

@@ -79,8 +79,12 @@ def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
 
 
 def select_averaged(series: Sequence[Series]) -> list[Series]:
-    """Returns the printed series that end with the mean of their other values, where others do not: of folds."""
+    """Returns printed means of folds: `mean_auc` of all `auc`, or series that end with their mean and others do not."""
     printed = [s for s in series if s.source == "text"]
+    values = {f"mean_{s.name}": s.values for s in printed if len(s.values) >= _FEWEST_FOLDS}
+    means = [s for s in printed if len(s.values) == 1 and s.name in values]
+    if own := [s for s in means if ends_with_mean(replace(s, values=(*values[s.name], *s.values)))]:
+        return own
     ended = [s for s in printed if len(s.values) > _FEWEST_FOLDS and ends_with_mean(s)]
     return [s for s in ended if any(len(other.values) == len(s.values) - 1 for other in printed)]
 

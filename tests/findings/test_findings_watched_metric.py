@@ -148,10 +148,21 @@ def test_a_last_line_does_not_take_the_place_of_the_values_of_the_epochs(tmp_pat
     assert [s.values[:3] for s in run.series if s.name == "val_acc"] == [(0.15, 0.25, 0.35)]
 
 
-def test_a_value_without_words_has_the_title_of_its_column(tmp_path):
-    code = "for n in range(3):\n    print(f'| {n} | {x:.2f} | {y:.3f} |')\n    if y < low: low = y\n"
-    run = _run(tmp_path, code, "| ep | rec | mmd |\n|---|---|---|\n| 0 | 0.50 | 0.300 |\n| 1 | 0.40 | 0.200 |\n")
-    assert (run.primary, run.direction) == ("mmd", "min")
+@pytest.mark.parametrize(
+    ("row", "lines"),
+    [
+        (
+            "| {n} | {x:.2f} | {y:.3f} |",
+            "| ep | rec | mmd |\n|---|---|---|\n| 0 | 0.50 | 0.300 |\n| 1 | 0.40 | 0.200 |\n",
+        ),
+        ("{n},{x:.2f},{y:.3f}", "ep,rec,mmd\n0,0.50,0.300\n1,0.40,0.200\n"),
+        ("{n}/{x:.2f}/{y:.3f}", "ep/rec/mmd\n0/0.50/0.300\n1/0.40/0.200\n"),
+    ],
+)
+def test_a_value_without_words_has_the_title_of_its_column(tmp_path, row, lines):
+    code = f"for n in range(3):\n    print(f'{row}')\n    if y < low: low = y\n"
+    run = _run(tmp_path, code, lines)
+    assert (run.primary, run.direction) == (("", "") if "/" in row else ("mmd", "min"))
 
 
 def test_a_key_that_a_loop_prints_is_read_from_lines_that_begin_alike(tmp_path):

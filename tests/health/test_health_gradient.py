@@ -360,8 +360,8 @@ def test_a_copy_that_is_left_behind(ask):
         copy = {"type": "Net", "calls": 8, "steps": 8, "last": 190, "changed": False, **fields}
         return ask("averaged_copy_never_updated", signals={"loop": {"steps": 200, "copies": [copy]}})
 
-    assert asked().verdict == "warn" and asked(type="AveragedModel").verdict == "fail"
-    assert asked(changed=True).verdict == "ok"
+    assert asked(last=201).where == {"step": 200}, "called behind the last step"
+    assert [asked().verdict, asked(type="AveragedModel").verdict, asked(changed=True).verdict] == ["warn", "fail", "ok"]
     assert asked(steps=200) is None and asked(steps=1) is None and asked(last=40) is None
 
 

@@ -241,6 +241,12 @@ def test_the_best_of_a_watched_value_is_one_of_its_values(steps):
     assert run_best(replace(run, captured={"watched": {"metric": "hq"}}), run.series[0]) == 0.9
 
 
+@pytest.mark.parametrize(("mean", "primary"), [(0.62, "mean_AUC"), (0.9, "val_loss")])
+def test_a_mean_of_folds_that_has_a_name_of_its_own_stands_for_the_run(mean, primary):
+    series = (of("val_loss", [0.4, 0.3]), of("AUC", [0.5, 0.6, 0.7, 0.68]), of("mean_AUC", [mean]))
+    assert primary_series(replace(RUN_OF_60, series=series)) == primary
+
+
 @pytest.mark.parametrize(("last", "primary"), [([0.6], "AUC"), ([0.7], "F1"), ([], "F1")])
 def test_the_metric_that_a_program_averages_over_folds_stands_for_the_run(last, primary):
     folds = {"F1": [0.9, 0.8, 0.7, 0.9], "AUC": [0.5, 0.6, 0.7, 0.6, *last]}

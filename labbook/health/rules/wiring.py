@@ -319,7 +319,7 @@ def copies_are_updated(run: Run, signals: Signals) -> Outcome | None:
             continue
         averaged = "Averaged" in copy.get("type", "")
         observed = message("health.averaged_copy_never_updated.unchanged", type=copy.get("type", ""), calls=calls)
-        return Outcome("fail" if averaged else "warn", observed, where={"step": last})
+        return Outcome("fail" if averaged else "warn", observed, where={"step": min(last, steps)})
     changed = any(copy.get("changed") and copy.get("steps", 0) for copy in copies)
     return Outcome("ok", message("health.averaged_copy_never_updated.ok")) if changed else None
 
