@@ -6,7 +6,7 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.probe.inspection.contrastive_pairs import compare_pairs
-from labbook.probe.training.discarded_gradients import is_multiple
+from labbook.probe.training.discarded_gradients import factor_between
 
 pytestmark = pytest.mark.pure
 SIZE = 12
@@ -245,10 +245,10 @@ def test_pairs_of_a_sample_with_itself():
 
 
 def test_gradients_that_are_only_scaled():
-    assert is_multiple([1.0, -2.0, 0.0], [0.5, -1.0, 0.0])
-    assert not is_multiple([1.0, -2.0, 0.0], [-1.0, 2.0, 0.0])
-    assert not is_multiple([1.0, -2.0, 0.0], [1.0, -2.0, 0.1])
-    assert not is_multiple([1.0], [1.0, 2.0])
+    assert factor_between([1.0, -2.0, 0.0], [0.5, -1.0, 0.0]) == 0.5
+    assert not factor_between([1.0, -2.0, 0.0], [-1.0, 2.0, 0.0])
+    assert not factor_between([1.0, -2.0, 0.0], [1.0, -2.0, 0.1])
+    assert not factor_between([1.0], [1.0, 2.0])
 
 
 def test_a_schedule_of_an_optimizer_that_never_steps(ask, make_series):

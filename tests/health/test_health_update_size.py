@@ -276,3 +276,23 @@ def test_a_model_of_lookup_tables_has_no_matrix_whose_updates_are_judged(ask, ma
     tensors = looks(params=lambda _: [{"i": 0, "w": 1.0, "g": 1.0, "ratio": 0.4}])
     found = ask("update_too_large", signals={"models": (model,), "tensors": tensors})
     assert found.verdict == "not observed" and "lookup tables" in found.observed
+
+
+@pytest.mark.parametrize(
+    ("framework", "factors", "verdict"),
+    [
+        ("paddle", [1e-3, 1e-2], "warn"),
+        ("paddle", [1e-3, 1.0], "warn"),
+        ("paddle", [0.03], "warn"),
+        ("paddle", [0.1, 1.0], "ok"),
+        ("paddle", [], "ok"),
+        ("torch", [1e-3, 1e-2], "ok"),
+    ],
+)
+def test_rates_of_groups_that_are_factors(ask, make_series, framework, factors, verdict):
+    groups = [{"lr": 1e-6 * one, "learning_rate": one} for one in factors] or [{"lr": 1e-6}]  # in a warm-up
+    optimizer = {"framework": framework, "options": {"learning_rate": 1e-3}, "groups": groups}
+    found = ask(
+        "learning_rate_seen", make_series("lr", [1e-6, 1e-3]), signals={"optimizers": (optimizer,)}, framework=framework
+    )
+    assert found.verdict == verdict

@@ -80,7 +80,7 @@ def micro_batches_accumulate(run: Run, signals: Signals) -> Outcome | None:
     usual = max(accumulation, key=lambda k: accumulation[k], default="")
     for opt, looks in used.items():
         bad = looks.get("discarded", 0)
-        seen = bad + looks.get("kept", 0) + looks.get("rescaled", 0) + looks.get("set_aside", 0)
+        seen = sum(count for count in looks.values() if isinstance(count, int))
         if bad >= _DISCARDED and bad >= 0.9 * seen and usual.isdigit() and int(usual) > 1:
             observed = message(
                 "health.accumulation_discarded.discarded",

@@ -340,7 +340,7 @@ def labels_are_integers(run: Run, signals: Signals) -> Outcome | None:
 
 @check("accumulation_not_scaled", family="loop-bug", tier=2, needs=("loop",))
 def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
-    """Whether each step accumulates a constant number of backward passes of one unscaled mean loss.
+    """Whether each step accumulates a constant number of backward passes of one unscaled mean loss, or scales it twice.
 
     Source: counters of calls, values of the loss, its graph. Chosen by us (tier 2): accumulating then raises the
     learning rate by as much; of plain SGD by exactly that, which is a warning from four on unless gradients are
@@ -353,10 +353,14 @@ def accumulation_scaled(run: Run, signals: Signals) -> Outcome | None:
     if not common.isdigit() or int(common) < 2 or steps_of[common] < 0.9 * total or total < 5 or not series:
         return None
     early = series[0].values[0] / int(common)  # the loss of a step is the sum of those of its backward passes
-    used = signals.loop.get("accumulated", {}).values()
-    if not _is_whole_mean(signals, early) or any(looks.get("rescaled", 0) for looks in used):
-        return None
     plain = [one.get("type") in _SCALING for one in signals.optimizers]
+    used = signals.loop.get("accumulated", {}).values()
+    reduced, rescaled = sum(one.get("reduced", 0) for one in used), sum(one.get("rescaled", 0) for one in used)
+    if reduced >= _STREAK and reduced >= 4 * rescaled and _is_whole_mean(signals, early * int(common)):
+        observed = message("health.accumulation_not_scaled.twice", backwards=int(common), loss=early)
+        return Outcome("warn" if plain == [True] and int(common) >= _BATCHES else "note", observed)
+    if not _is_whole_mean(signals, early) or reduced or rescaled:
+        return None
     is_larger = plain == [True] and int(common) >= _BATCHES and not signals.loop.get("clip", {}).get("calls", 0)
     verdict = "warn" if is_larger else "note"
     return Outcome(verdict, message("health.accumulation_not_scaled.whole", backwards=int(common), loss=early))

@@ -54,6 +54,7 @@ class Accumulated(TypedDict, total=False):
 
     kept: Count
     rescaled: Count
+    reduced: Count
     discarded: Count
     set_aside: Count
 

@@ -8,6 +8,7 @@ are then no multiple of the last gradients (gradients by sample or by task), or 
 MOST_STEPS = 64
 """Steps after several calls of `backward` that are judged in a process."""
 
+_REDUCED = 0.75
 _TOLERANCE = 1e-3
 """Relative difference of the ratios of two gradients that clipping by norm or a gradient scaler has scaled."""
 
@@ -27,6 +28,7 @@ class DiscardedGradients:
         self._places = []
         self._values = {}
         self._cleared, self._latest = {}, {}
+        self._factors = {}
 
     def begin(self):
         """Forget the calls of `backward` before the last step."""
@@ -57,8 +59,9 @@ class DiscardedGradients:
         """What became of the gradients before the last call of `backward`; `None` where that is not known.
 
         Returns:
-            "kept" where they were added up, "rescaled" where the program multiplied their sum, "discarded" where those
-            of the last call were used alone, "set_aside" where others than those of the last call were used.
+            "kept" where they were added up, "rescaled" where the program multiplied their sum, "reduced" where it did
+            so by the same number under 0.75 as in the step before, unlike clipping, "discarded" where those of the
+            last call were used alone, "set_aside" where others than those of the last call were used.
         """
         several, self.several = self.several, self._left > 0
         self._left -= 1
@@ -70,15 +73,19 @@ class DiscardedGradients:
             return None
         used = self._inspector.gradient_values(optimizer) or ()
         if self._cleared.get(id(optimizer), 0) < backwards - 1 and self._latest.get(id(optimizer)) != backwards:
-            return "rescaled" if list(used) != list(last) and is_multiple(last, used) else "kept"
-        return "discarded" if is_multiple(last, used) else "set_aside"
+            factor = factor_between(last, used) if list(used) != list(last) else 0.0
+            before, self._factors[id(optimizer)] = self._factors.get(id(optimizer), 0.0), factor
+            is_same = factor < _REDUCED and abs(factor - before) <= _TOLERANCE * factor
+            return "kept" if not factor else "reduced" if is_same else "rescaled"
+        return "discarded" if factor_between(last, used) else "set_aside"
 
 
-def is_multiple(first, second):
-    """Whether one list of numbers is the other one times a positive number."""
+def factor_between(first, second):
+    """The positive number that one list of numbers is multiplied by to give the other one; 0 if there is none."""
     if len(first) != len(second):
-        return False
+        return 0.0
     largest = max(range(len(first)), key=lambda at: abs(first[at]))
     factor = second[largest] / first[largest]
     close = _TOLERANCE * abs(second[largest])
-    return factor > 0 and all(abs(b - a * factor) <= close for a, b in zip(first, second))
+    is_product = factor > 0 and all(abs(b - a * factor) <= close for a, b in zip(first, second))
+    return factor if is_product else 0.0

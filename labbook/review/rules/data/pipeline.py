@@ -170,10 +170,34 @@ def shuffled_apart(code: Code, source: Source) -> Iterator[Hit]:
         labels = _labels_left(source, name, node) if INPUTS.fullmatch(name) and _is_used_once(source, node) else ""
         if labels and labels not in {one for one, _, _ in found}:
             yield Hit(node, {"labels": labels, "inputs": name})
+    comprehensions: list[ast.ListComp | ast.GeneratorExp] = [
+        *source.of_type(ast.ListComp),
+        *source.of_type(ast.GeneratorExp),
+    ]
+    for made in comprehensions:
+        names = _arrays_of_orders(code, source, made)
+        labels, inputs = (next((one for one in names if kind.fullmatch(one)), "") for kind in (LABELS, INPUTS))
+        if labels and inputs:
+            yield Hit(made, {"labels": labels, "inputs": inputs})
     for copied in source.of_type(ast.Assign):
         labels = _labels_in_old_order(code, source, copied)
         if labels and labels not in {one for one, _, _ in found}:
             yield Hit(copied, {"labels": labels, "inputs": dotted_target(copied.targets[0])})
+
+
+def _arrays_of_orders(code: Code, source: Source, node: ast.ListComp | ast.GeneratorExp) -> list[str]:
+    """Names of the arrays that `[a[permutation(len(a))] for a in arrays]` brings into a new order each; or none."""
+    loop, rows, function = node.generators[0], node.elt, source.function(node)
+    if not isinstance(rows, ast.Subscript) or dotted_target(rows.value) != dotted_target(loop.target):
+        return []
+    drawn = {last_name(call.func) for call in of_type(ast.walk(rows.slice), ast.Call)}
+    if not is_call(rows.slice, "permutation", "randperm") or drawn - {"len", "permutation", "randperm"}:
+        return []  # Or each has a generator of its own with one seed.
+    ends: list[ast.AST] = [node]
+    if isinstance(source.statement(node), ast.Return) and isinstance(function, ast.FunctionDef):
+        ends = [call for where, call in code.callers(source, function) if where is source]
+    lists = [loop.iter, *(one.targets[0] for one in of_type(map(source.statement, ends), ast.Assign))]  # type: ignore[arg-type]
+    return [dotted_target(name) for one in lists if isinstance(one, (ast.Tuple, ast.List)) for name in one.elts]
 
 
 def _labels_in_old_order(code: Code, source: Source, copied: ast.Assign) -> str:
