@@ -98,10 +98,9 @@ def is_library(module: str) -> bool:
 @functools.lru_cache
 def _usual_names(kind: str, package: str) -> list[str]:
     """The names that programs use often where a message of that kind misses one of a package."""
-    if kind == "imported":
-        return sorted(usual_imports())
     lists = read_toml(_USUAL)
-    return sorted([*lists["members"], *lists.get(package, ())] if kind == "attribute" else lists["arguments"])
+    names = {"imported": usual_imports(), "attribute": lists["members"]}.get(kind)
+    return sorted([*names, *lists.get(package, ())] if names is not None else lists["arguments"])
 
 
 def _find_missing(message: str) -> dict[str, str]:
