@@ -158,7 +158,8 @@ WRAPPED = "'DistributedDataParallel' object has no attribute"
 )
 def test_the_file_that_lacks_a_module_or_key_chooses_the_page(file, source, message, symptom):
     kind = "ModuleNotFound" if "module" in message else "Attribute" if "object" in message else "Key"
-    text = f'Traceback (most recent call last):\n  File "/{file}", line 3, in <module>\n    {source}\n{kind}Error: {message}\n'
+    text = f'Traceback (most recent call last):\n  File "/{file}", line 3, in <module>\n    {source}\n'
+    text += f"{kind}Error: {message}\n"
     found = diagnose(read_text(text), Matcher(load_catalogue())).primary
     assert found is not None and found.symptom == symptom
 
