@@ -123,6 +123,7 @@ IN_A_LOOP = (
             "architecture that this `nvcc` does not know",
         ),
         (f"{SETUP}AttributeError: module 'grove' has no attribute 'plant'", "same name is imported first"),
+        ("NotImplementedError: (Unimplemented) ConvertPirAttribute2RuntimeAttribute not support [pir::A]", "oneDNN"),
         ("AttributeError: module 'triton' has no attribute '__version__'", "imported instead of the package"),
     ],
 )
