@@ -55,6 +55,8 @@ def test_only_a_message_that_begins_with_the_words_of_a_page_is_certain(text, id
         "RuntimeError: expected scalar type Long but found Float",
         "RuntimeError: Numpy is not available",
         "TypeError: 'Tensor' object is not callable",
+        "ValueError: (InvalidArgument) Failed to parse program_desc from binary string.",
+        "RuntimeError: PassManager::run failed",
         "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal SIGKILL",
         "subprocess.CalledProcessError: Command '['python']' died with <Signals.SIGKILL: 9>.",
     ],

@@ -10,6 +10,7 @@ import builtins
 import functools
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import product
@@ -28,6 +29,8 @@ _TABLE = Path(__file__).with_suffix(".toml")
 _USUAL = Path(__file__).with_name("usual_imports.toml")
 _SHORTEST, _ALIKE = 5, 0.87
 """Source: chosen by us: `n_neighbor` and `n_neighbors` are alike, `evaluation_strategy` and `eval_strategy` are not."""
+_MOSTLY_LISTED = 20
+"""Removed names of a package. Source: chosen by us; torch, NumPy, scikit-learn and TensorFlow have more."""
 _SUGGESTED = re.compile(r"Did you mean:? '(\w+)'")
 _CALLED = re.compile(r"(\w+)\(")
 
@@ -98,10 +101,9 @@ def is_library(module: str) -> bool:
 @functools.lru_cache
 def _usual_names(kind: str, package: str) -> list[str]:
     """The names that programs use often where a message of that kind misses one of a package."""
-    if kind == "imported":
-        return sorted(usual_imports())
     lists = read_toml(_USUAL)
-    return sorted([*lists["members"], *lists.get(package, ())] if kind == "attribute" else lists["arguments"])
+    names = {"imported": usual_imports(), "attribute": lists["members"]}.get(kind)
+    return sorted([*names, *lists.get(package, ())] if names is not None else lists["arguments"])
 
 
 def _find_missing(message: str) -> dict[str, str]:
@@ -133,6 +135,13 @@ def _load_table() -> Mapping[str, Mapping[str, str]]:
         for version in (f"{package} {number}".strip(),)
         for key in _split_row(row)
     }
+
+
+@functools.lru_cache(maxsize=1)
+def listed_packages() -> frozenset[str]:
+    """The packages of which so many removed names are listed that another one is hardly a removed one."""
+    counts = Counter(key.partition(": ")[0].partition(".")[0] for key in _load_table() if ": " in key)
+    return frozenset(package for package, count in counts.items() if count >= _MOSTLY_LISTED)
 
 
 def _split_row(row: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from labbook.diagnosis.catalogue.renamed_names import (
     find_misspelling,
     find_rename,
     is_library,
+    listed_packages,
     usual_imports,
 )
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
@@ -24,7 +25,8 @@ _SIMILAR, _OWN, _COUNTED, _NOT_COUNTED, _MANY = "similar_name", "own_code", "cou
 _SAID, _LED_THROUGH, _RAISED_IN = "message: ", "frames: ", "raised in: "
 OBSERVED = "observed: "
 """Begins a condition that a check met in one of several ways: the last part of the key of a message of its row."""
-_UNLIKE = "unlike_keys"
+_UNLIKE, _OWN_PART, _UNLISTED = "unlike_keys", "own_part", "unlisted_name"
+_PRIVATE = re.compile(r"No module named '?(\w+)(?:\.\w+)*\._\w+'?$")
 _KEYS, _KEY = (
     re.compile(r'(?:Missing|Unexpected) key\(s\) in state_dict: ((?:"[^"\n]+"(?:, )?)+)'),
     re.compile(r'"([^"]+)"'),
@@ -100,7 +102,9 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
     lacks the name is of the project, or where a line of the program calls a function by its bare name, no usual one.
     `counted` holds where an embedding lacks one of the indices 0, 1, 2 ..., which are positions, `not_counted` where
     others; `many_parameters` where more parameters differ in size than two heads have; `unlike_keys` where no key that
-    a checkpoint lacks is one of its other keys with or without a prefix.
+    a checkpoint lacks is one of its other keys with or without a prefix; `own_part` where a file of a package imports a
+    private module of this package that does not exist; `unlisted_name` where a line of the program misses a name of a
+    package of which most removed names are known, and it is none of them.
     """
     keys = set(keys)
     frames = raised.frames if raised else ()
@@ -115,13 +119,22 @@ def conditions_said(keys: Iterable[str], raised: ObservedException | None, line:
         _RAISED_IN: "".join(places[-1:]),
     }
     about_name = (
-        _conditions_of_name(message, source, raised) if keys & {RENAMED, ADDED, MISSPELT, _SIMILAR, _OWN} else set()
+        _conditions_of_name(message, source, raised)
+        if keys & {RENAMED, ADDED, MISSPELT, _SIMILAR, _OWN, _UNLISTED}
+        else set()
     )
     lacking = [one for one in (raised.tensors if raised else ()) if "outside" in one]
     met = {_COUNTED if one["counts"] else _NOT_COUNTED for one in lacking}
     met |= {_MANY} if message.count(_OF_PARAMETER) > _SEVERAL else set()
+    met |= {_OWN_PART} if _OWN_PART in keys and raised and _lacks_private_part(raised) else set()
     met |= {_UNLIKE} if _UNLIKE in keys and _has_unlike_keys(message) else set()
     return about_name | met | {key for key in keys if key.startswith(tuple(read)) and _is_said(key, read)}
+
+
+def _lacks_private_part(raised: ObservedException) -> bool:
+    found, last = _PRIVATE.match(raised.message), raised.frames[-1:]
+    imports = last and last[0].source.lstrip().startswith(("import ", "from "))
+    return bool(found and imports and found[1] in last[0].file.replace("\\", "/").split("/")[:-1])
 
 
 def _has_unlike_keys(message: str) -> bool:
@@ -144,7 +157,9 @@ def _conditions_of_name(message: str, source: str, raised: ObservedException | N
     if known := find_rename(message, source):
         return {RENAMED if "now" in known else ADDED} | similar
     own = {_OWN} if raised and _is_of_project(message, raised) else set()
-    return similar | own | ({MISSPELT} if find_misspelling(message, near) else set())
+    asks = raised and raised.frames and raised.frames[-1].user and (module := _MODULE.match(message))
+    unlisted = {_UNLISTED} if asks and module and module[1] in listed_packages() else set()
+    return similar | own | unlisted | ({MISSPELT} if find_misspelling(message, near) else set())
 
 
 def _is_of_project(message: str, raised: ObservedException) -> bool:
@@ -164,11 +179,12 @@ def _is_of_project(message: str, raised: ObservedException) -> bool:
 
 
 def _is_said(condition: str, read: Mapping[str, str]) -> bool:
-    """Whether each part of a condition has one of its words in the text of its kind."""
+    """Whether each part of a condition has one of its words in the text of its kind, or none if it begins with `!`."""
     kind = ""
     for part in condition.split(" & "):
         kind = next((prefix for prefix in read if part.startswith(prefix)), kind)
-        if not any(word in read[kind] for word in part.removeprefix(kind).split("|")):
+        words = part.removeprefix(kind)
+        if any(word in read[kind] for word in words.removeprefix("!").split("|")) == words.startswith("!"):
             return False
     return True
 

@@ -123,6 +123,9 @@ IN_A_LOOP = (
             "architecture that this `nvcc` does not know",
         ),
         (f"{SETUP}AttributeError: module 'grove' has no attribute 'plant'", "same name is imported first"),
+        ("NotImplementedError: (Unimplemented) ConvertPirAttribute2RuntimeAttribute not support [pir::A]", "oneDNN"),
+        (f"{SETUP}AttributeError: module 'torch.nn' has no attribute 'GatedPooling'", "The version is not the cause"),
+        (f"{SETUP}AttributeError: module 'torch' has no attribute 'rfft'", "was removed or renamed"),
         ("AttributeError: module 'triton' has no attribute '__version__'", "imported instead of the package"),
     ],
 )

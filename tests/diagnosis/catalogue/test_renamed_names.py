@@ -106,6 +106,7 @@ def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
         ("module 'torch.nn' has no attribute 'Embeding'", "Embedding"),
         ("module 'torch.nn' has no attribute 'GatedPooling'", ""),
         ("module 'torch.optim' has no attribute 'Adan'", ""),
+        ("cannot import name 'DataLoder' from 'torch.utils.data' (x.py)", "DataLoader"),
         ("module 'paddle' has no attribute 'to_tenser'", "to_tensor"),
         ("module 'paddle.nn' has no attribute 'Conv2d'", "Conv2D"),
     ],

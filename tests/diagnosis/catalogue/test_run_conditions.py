@@ -141,6 +141,29 @@ def test_a_batch_that_is_not_finite_is_the_cause() -> None:
     assert "batch" in found.causes[0]
 
 
+WRAPPED = "'DistributedDataParallel' object has no attribute"
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "message", "symptom"),
+    [
+        ("src/grove/__init__.py", "from ._plan import a", "No module named 'grove._plan'", "extension_not_built"),
+        ("train.py", "from grove._plan import a", "No module named 'grove._plan'", "removed_module_imported"),
+        ("src/grove/__init__.py", "from .plan import a", "No module named 'grove.plan'", "removed_module_imported"),
+        ("src/grove/io.py", "load(path)", "No module named 'grove._plan'", "removed_module_imported"),
+        ("src/grove/io.py", "kind[name]", "'llama'", "key_missing"),
+        ("io.py", "model.dtype", f"{WRAPPED} 'dtype'. Did you mean: 'type'?", "attribute_missing"),
+        ("site-packages/transformers/models/auto/a.py", "MAP[name]", "'llama'", "model_newer_than_library"),
+    ],
+)
+def test_the_file_that_lacks_a_module_or_key_chooses_the_page(file, source, message, symptom):
+    kind = "ModuleNotFound" if "module" in message else "Attribute" if "object" in message else "Key"
+    text = f'Traceback (most recent call last):\n  File "/{file}", line 3, in <module>\n    {source}\n'
+    text += f"{kind}Error: {message}\n"
+    found = diagnose(read_text(text), Matcher(load_catalogue())).primary
+    assert found is not None and found.symptom == symptom
+
+
 @pytest.mark.parametrize(
     ("module", "file", "symptom"),
     [
