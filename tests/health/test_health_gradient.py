@@ -67,10 +67,7 @@ CASES = [
     (
         "unregistered_parameters",
         {"graphs": ({"foreign": [{"shape": [3, 4], "parameter": True}]},), "optimizers": ({"index": 0},)},
-        {
-            "graphs": ({"foreign": [{"shape": [3, 4], "parameter": False, "again": True}]},),
-            "optimizers": ({"index": 0},),
-        },
+        {"graphs": ({"foreign": [{"shape": [3, 4], "parameter": False}]},), "optimizers": ({"index": 0},)},
         "1 parameter gets gradients but is in no module",
     ),
     (

@@ -243,7 +243,7 @@ def test_a_loss_of_which_both_sides_are_trained(ask, make_series, fields, total,
     one = loss(**{"fn": "mse_loss", "observed": 20, "target_trained": 20, **fields})
     found = ask("twins_without_stop_gradient", make_series("loss", [total, total / 2, 0.1]), signals=one)
     assert (found and found.verdict) == verdict
-    derived = {**one, "graphs": ({"foreign": [{"shape": (64, 1), "parameter": False, "again": False}]},)}
+    derived = {**one, "graphs": ({"foreign": [{"shape": (64, 1), "parameter": False}]},)}
     assert ask("twins_without_stop_gradient", make_series("loss", [total, total / 2, 0.1]), signals=derived) is None
     both = {"losses": (*one["losses"], {**one["losses"][0], "line": "t.py:8", "target_trained": 0})}
     assert ask("twins_without_stop_gradient", make_series("loss", [total] * 3), signals=both) is None
