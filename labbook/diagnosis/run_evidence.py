@@ -260,6 +260,7 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "resumed", any(signals.loaded for signals in run.signals)
     yield from (("changed_code", "code" in changed), ("changed_packages", "package" in changed))
     yield "validation", run.steps > 0 and _is_evaluating(run)
+    yield "smaller_batch", run.status in _FAILED and not _is_evaluating(run) and _is_at_smaller_batch(run)
     yield "fine_tune", any(_frozen(state) for state in states)
     flights = [signals.flight for signals in run.signals if signals.flight]
     missing, folders = list(_missing_modules(run)), _project_folders(run)
@@ -321,6 +322,28 @@ def _lies_in(folders: Iterable[Path], endings: Iterable[str], module: str) -> bo
 def _loaders(run: Run) -> Iterator[Loader]:
     for signals in run.signals:
         yield from signals.loaders
+
+
+def _is_at_smaller_batch(run: Run) -> bool:
+    """Whether the batch that failed is smaller than those before: a tensor of its line is, or it ends an epoch."""
+    inputs = {
+        tuple(leaf.get("shape", ()))
+        for signals in run.signals
+        for batch in signals.batches
+        if batch.get("phase") == "train"
+        for leaf in batch.get("leaves", [])
+    }
+    failed = [tuple(tensor.get("shape", ())) for raised in run.exceptions for tensor in raised.tensors]
+    if any(
+        one[1:] == usual[1:] and one[0] < usual[0]
+        for one in failed
+        for usual in inputs
+        if min(len(one), len(usual)) > 1
+    ):
+        return True
+    shuffled = [loader for loader in _loaders(run) if loader.get("shuffle") and not loader.get("drop_last")]
+    sizes = [(loader.get("share") or loader.get("length") or 0, loader.get("batch_size") or 0) for loader in shuffled]
+    return any(size and length % size and (run.steps + 1) % (length // size + 1) == 0 for length, size in sizes)
 
 
 def _is_evaluating(run: Run) -> bool:
