@@ -152,6 +152,7 @@ def _findings(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for position, finding in enumerate(_mappings(data.get("findings")), 1):
         where = _mapping(finding.get("where"))
         places = {name: where.get(name) for name in ("file", "line", "step", "rank")}
+        places["step"] = where.get("step", where.get("after_step"))
         yield {**finding, "position": position, "class": finding.get("class_"), **places}
 
 

@@ -212,7 +212,7 @@ def _fill_all(sentences: Sequence[str], values: Mapping[str, str], framework: st
 def locate_exception(exception: ObservedException) -> dict[str, Any]:
     """Where an exception comes from: the innermost line of the user's code, else of any code."""
     frame = innermost_user_frame(exception.frames) or next(reversed(exception.frames), None)
-    place = {"step": exception.step, "rank": exception.rank, "thread": exception.thread}
+    place = {"after_step": exception.step, "rank": exception.rank, "thread": exception.thread}
     found: dict[str, Any] = {}
     if frame is not None:
         found = {"file": frame.file, "line": frame.line, "function": frame.function, "source": frame.source.strip()}

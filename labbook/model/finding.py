@@ -36,8 +36,8 @@ class Finding:
     Args:
         symptom: Id of the catalogue; "" if only the family is known.
         family: One of `labbook.model.symptom.CRASH_FAMILIES`, or the class of a check.
-        where: Any of `file`, `line`, `function`, `source`, `module`, `parameter`, `operation`, `step`, `rank`,
-            `thread`.
+        where: Any of `file`, `line`, `function`, `source`, `module`, `parameter`, `operation`, `step`,
+            `after_step`, `rank`, `thread`.
         evidence: Sentences with the numbers of this run.
         causes: Likeliest for this run first.
         fixes: Cheapest for this run first.

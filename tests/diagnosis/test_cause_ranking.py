@@ -40,7 +40,7 @@ def test_a_finding_has_place_numbers_causes_and_fixes():
     found = diagnose(Evidence(exceptions=(error(WIDTH, frames=frames, step=3),), framework="torch"), MATCHER).primary
     assert found.symptom == "shape_mismatch_linear"
     assert found.family == "shape_mismatch"
-    assert (found.where["file"], found.where["line"], found.where["step"]) == ("/home/a/model.py", 12, 3)
+    assert (found.where["file"], found.where["line"], found.where["after_step"]) == ("/home/a/model.py", 12, 3)
     assert found.evidence[0] == "the input has 8 features, in_features is 10"
     assert "4x8" in found.evidence[1] and "10x2" in found.evidence[1]
     assert found.values == {"a": "4x8", "b": "10x2"}

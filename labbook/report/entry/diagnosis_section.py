@@ -56,7 +56,7 @@ def _finding(finding: Finding, follow: Sequence[Finding], run: Run, limits: Limi
         "source": shorten_middle(str(where.get("source") or ""), limits.cell),
         "at": [
             {"kind": key, "value": str(where[key])}
-            for key in ("module", "parameter", "operation", "step", "rank", "thread")
+            for key in ("module", "parameter", "operation", "step", "after_step", "rank", "thread")
             if where.get(key) not in (None, "")
         ],
         "evidence": [shorten_middle(shorten_paths(sentence, run), limits.text) for sentence in finding.evidence],
