@@ -24,8 +24,8 @@ from labbook.review.violation import Hit, warning
 
 _IMAGE = re.compile(r"(?:^|_)(?:im|ims|img|imgs|image|images|x|picture|photo|frame|pixels)(?:$|_|\d)", re.IGNORECASE)
 _SHAPES = re.compile(
-    r"(?:^|_)(?:masks?|segs?|segmentation|bx|box|boxes|bbox|bboxes|keypoints?|kpts?|landmarks?|joints|label_map|heatmaps?"
-    r"|depth|flow)(?:$|_)",
+    r"(?:^|_)(?:masks?|segs?|segmentation|bx|box|boxes|bbox|bboxes|keypoints?|kps?|kpts?|pts|points|coords"
+    r"|corners|polygons?|landmarks?|joints|label_map|heatmaps?|depth|flow)(?:$|_)",
     re.IGNORECASE,
 )
 _FLIP = re.compile(
