@@ -147,3 +147,10 @@ def test_initialisation_written_again_and_again(ask, make_model):
     state = {**garbage["models"][0]}
     state["parameters"] = [{**row, "dtype": "int64"} for row in state["parameters"]]
     assert ask("init_skipped", signals={"models": (state,)}) is None
+
+
+@pytest.mark.parametrize(("captured", "values"), [({"phases": {"count": 2}}, 8), ({}, 4)])
+def test_losses_of_a_second_training_with_the_same_seed_count(ask, make_series, captured, values):
+    """Two optimizers that share one loss have it once."""
+    series = [make_series(name, [2.3, 1.0, 0.7, 0.5]) for name in ("loss", "loss.opt1")]
+    assert str(values) in ask("loss_seen", *series, captured=captured).observed

@@ -63,12 +63,12 @@ def measured_series(run: Run, quantity: str) -> list[Series]:
     """Series of one quantity ("loss", "grad_norm", "lr"), of all optimizers, groups, ranks and scripts.
 
     Those of the probe; for the loss those that the program logged or printed where the probe has none. Optimizers that
-    share one loss have one series of it.
+    share one loss have one series of it, but not those of trainings one after another, which may repeat one seed.
     """
     own = [s for s in run.series if s.values and s.source == "probe" and _quantity(s.name) == quantity]
     if run.imported_from:
         return _imported_series(run, quantity)
-    if quantity == "loss":
+    if quantity == "loss" and not run.trains_in_turn:
         distinct: dict[object, Series] = {}
         for series in own:
             distinct.setdefault((series.rank, series.steps, series.values), series)
