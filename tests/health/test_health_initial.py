@@ -154,3 +154,12 @@ def test_losses_of_a_second_training_with_the_same_seed_count(ask, make_series, 
     """Two optimizers that share one loss have it once."""
     series = [make_series(name, [2.3, 1.0, 0.7, 0.5]) for name in ("loss", "loss.opt1")]
     assert str(values) in ask("loss_seen", *series, captured=captured).observed
+
+
+def test_measurements_of_some_steps_are_said_to_be_of_these(ask, make_series):
+    """Gradient norms of short steps are measured in some steps only."""
+    losses = make_series("loss", [1.0, 0.9, 0.8, 0.7])
+    every = ask("gradient_all_zero", losses, make_series("grad_norm", [0.1, 0.3, 0.2, 0.2]))
+    assert every.observed == "0.1 to 0.3"
+    some = ask("gradient_all_zero", losses, make_series("grad_norm", [0.1, 0.3]))
+    assert some.observed == "0.1 to 0.3 in 2 measured steps"

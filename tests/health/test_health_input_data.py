@@ -261,7 +261,7 @@ def test_imbalance_of_binary_targets_in_floating_point(ask, share, fields, loss,
     found = ask("class_imbalance", signals=signals)
     assert found.verdict == verdict, found
     if verdict == "warn":
-        assert found.observed.startswith("2 classes, 3 % to 97 % of the ")
+        assert found.observed.startswith("2 classes, 3 % to 97 % of ")
     assert "too few labels" not in str(found.observed)
 
 

@@ -48,7 +48,7 @@ CASES = [
         "backward_in_eval_mode",
         loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": True}),
         loop(backward_in_eval={"count": 80, "in_train": 20, "first_step": 21, "stochastic": False}),
-        "80 of 100 backward passes in evaluation mode, from step 21 on",
+        "80 of 100 inspected backward passes in evaluation mode, from step 21 on",
     ),
     (
         "eval_in_train_mode",

@@ -203,7 +203,7 @@ def test_batches_with_targets_of_another_loss_do_not_count_as_its_classes(ask):
     earlier = batch(1, 511, {str(n): 1 for n in range(200)})
     later = batch(9, 2, {"0": 40, "1": 40, "2": 40})
     found = ask("class_imbalance", signals={"losses": (loss,), "batches": (earlier, later)})
-    assert (found.verdict, found.observed) == ("ok", "3 classes, 33 % to 33 % of the 120 labels seen")
+    assert (found.verdict, found.observed) == ("ok", "3 classes, 33 % to 33 % of 120 inspected labels")
 
 
 @in_one_test(

@@ -175,3 +175,11 @@ def is_below_guessing(signals: Signals, accuracy: float, classes: int) -> bool:
 def validation_samples(signals: Signals) -> int:
     """Returns the number of samples of the largest validation phase."""
     return max((phase.get("samples", 0) for phase in signals.evaluations), default=0)
+
+
+def validation_labels(signals: Signals) -> int:
+    """Returns the number of labels of the largest validation phase: of a sequence as many as it has in the training."""
+    batches = [b.get("samples", 0) for b in signals.batches if b.get("phase") == "train"]
+    targets = [loss.get("items", 0) for loss in training_losses(signals)]
+    each, rest = divmod(targets[0], batches[0]) if targets and batches and batches[0] else (1, 0)
+    return validation_samples(signals) * (each if each > 1 and not rest else 1)

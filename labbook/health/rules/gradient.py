@@ -149,8 +149,11 @@ def gradient_nonzero(run: Run, signals: Signals) -> Outcome:
     highs = [high for each in series for high in (each.high or each.values) if math.isfinite(high)]
     span = message("health.range", low=min((low for low in lows if low > 0), default=0.0), high=max(highs))
     zeros = sum(value == 0.0 for each in series for value in each.values)
+    looks, steps = (sum(one.count or len(one.values) for one in each) for each in (series, losses.values()))
     if not zeros:
-        return Outcome("ok", span)
+        return Outcome(
+            "ok", message("health.gradient_all_zero.some", span=span, points=looks) if looks < steps else span
+        )
     return Outcome("ok", message("health.gradient_all_zero.single", span=span, points=zeros))
 
 

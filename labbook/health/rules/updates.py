@@ -134,7 +134,8 @@ def updates_are_small(run: Run, signals: Signals) -> Outcome:
             observed = message("health.update_too_large.median", ratio=worst)
             where = {"parameter": parameter.name}
             return Outcome(verdict, observed, (evidence,), where, advice=_advise_lower_rate(run, signals, worst))
-        return Outcome("ok", message("health.update_too_large.ok", ratio=worst, steps=_WARM_UP))
+        looks = max(len(p.values("ratio", _WARM_UP)) for _, p in late)
+        return Outcome("ok", message("health.update_too_large.ok", ratio=worst, steps=_WARM_UP, looks=looks))
     early = [(sorted(v)[-3], p) for p in judged if len(v := p.values("ratio")) >= 3]
     shattered = [(ratio, p) for ratio, p in early if ratio > 1]
     if early and len(shattered) > 0.5 * len(early):

@@ -15,6 +15,7 @@ from labbook.health.evidence.held_out_metrics import (
     is_measured_during_training,
     is_single_classifier,
     validation_accuracies,
+    validation_labels,
     validation_losses,
     validation_samples,
 )
@@ -287,7 +288,7 @@ def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, fl
     share = max(counts.values()) / total
     if share > 0.8:
         return None
-    best, samples = max(accuracies[-3:]), validation_samples(signals)
+    best, samples = max(accuracies[-3:]), validation_labels(signals)
     # Of an unknown number of samples only an accuracy that is no better at all counts.
     samples = samples if samples >= 50 else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)
