@@ -76,8 +76,8 @@ _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*")
 _OVER_OVERLAPS = re.compile(r"50\D{1,2}95")
 """In the name of an average precision that is a mean over overlaps, as `mAP50-95`."""
 _C_INDEX = re.compile(r"(?<![A-Za-z])c[-_ ]index(?![A-Za-z])", re.IGNORECASE)
-_RECALL_AT = re.compile(r"(?<![A-Za-z])R@(?=\d)")
-_PRECISION_AT = re.compile(r"(?<![A-Za-z])P@(?=\d)")
+_AT = re.compile(r"(?<![A-Za-z])(HR|R|P)@(?=\d)")
+_RANKED = {"HR": "hit@", "R": "recall@", "P": "precision@"}
 _OPTIMIZER = re.compile(r"\.(?:opt|group)\d+")
 
 
@@ -121,7 +121,7 @@ class MetricGoal:
 def name_words(name: str) -> tuple[str, ...]:
     """Returns the words of a metric's name in lower case: "val", "acc" of `val/acc`, `valAcc` and `val_acc`."""
     bare = _C_INDEX.sub("cindex", _OPTIMIZER.sub("", name))
-    bare = _PRECISION_AT.sub("precision@", _RECALL_AT.sub("recall@", bare))
+    bare = _AT.sub(lambda found: _RANKED[found[1]], bare)
     head, slash, tail = bare.rpartition("/")
     if slash and head.partition("#")[0].endswith((".py", ".ipynb")):
         bare = tail

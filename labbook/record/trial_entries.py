@@ -7,6 +7,7 @@ trial is among its own.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -82,12 +83,21 @@ def _trial_run(run: Run, start: Facts, trial: TrialPart, run_id: str) -> Run:
     facts |= {"shared": True} if trial.together or trial.result else {}
     return replace(
         own,
-        arguments=params + own.arguments + tuple(each for each in run.arguments if each not in own.arguments),
+        arguments=params + own.arguments + _shared_options(run, own),
         series=own.series + results,
         sources=run.sources,
         copies=run.copies,
         packages=run.packages,
         captured={**{name: run.captured[name] for name in _SHARED if name in run.captured}, "trial": facts},
+    )
+
+
+def _shared_options(run: Run, own: Run) -> tuple[Arguments, ...]:
+    """Returns the options of a run that hold for a trial: not a variable of which it, or another trial, has values."""
+    known = {(each.source, each.name) for each in own.arguments}
+    times = Counter((each.source, each.name) for each in run.arguments)
+    return tuple(
+        each for each in run.arguments if (each.source, each.name) not in known and times[each.source, each.name] == 1
     )
 
 

@@ -22,6 +22,8 @@ _MEASURE_WORD = re.compile(r"^(?:(?:轮次?|步|次|回合)[\s:：]+|(?:s|ms|sec
 _NOTE = re.compile(r"(?<=\w)\([^()]{1,12}\)$")
 _UNIT = re.compile(r"\s*(?:ms|us|s|secs?|seconds|min|it/s|\w{1,12}/s(?:ec)?|[KMG]i?B)(?![\w/])")
 """Behind a time, a speed or an amount of memory."""
+_TOTAL = re.compile(r"/\s*\d[\d,]*\s+")
+"""What the value before is a part of, before a name: "/8 " of "modes: 3/8 quality: 0.5"."""
 _PAIR = re.compile(r".*\w=\S+\s+")
 """A setting before a name: "task=cls " of "task=cls train_ce=0.3"."""
 _MOST_LABEL = 40
@@ -222,7 +224,9 @@ def _unit_of(counter: str, before: str, after: str | ast.expr) -> str:
 def words_before(before: str) -> str:
     """Returns the last words of a text before a value: "energy distance" of " | energy distance "."""
     text = before.rstrip(" \t:=：~≈")
-    text = _PAIR.sub("", _BREAK.split(_NOTE.sub("", text))[-1]).strip(" \t:=：*#>%℃°")
+    text = _BREAK.split(_NOTE.sub("", text))[-1].lstrip()
+    text = text[total.end() :] if (total := _TOTAL.match(text)) else text
+    text = _PAIR.sub("", text).strip(" \t:=：*#>%℃°")
     text = _MEASURE_WORD.sub("", text)
     is_unit = _UNIT.fullmatch(text) is not None  # of the value before
     short = text if len(text) <= _MOST_LABEL else text[-_MOST_LABEL:].partition(" ")[2]

@@ -345,6 +345,7 @@ def test_splits_with_blanks_are_metrics_only_in_a_line_of_an_epoch():
          {"loss": [(1, 30.5)], "Test_loss": [(1, 24.5)]}),
         ("epoch 3: Average loss: 30.5  validation set accuracy: 0.5",
          {"loss": [(3, 30.5)], "validation_accuracy": [(3, 0.5)]}),
+        ("Test  HR@10 0.3625  NDCG@10 0.2031", {"test/HR@10": [(1, 0.3625)], "test/NDCG@10": [(1, 0.2031)]}),
         ("epoch 3: loss 2.3249 val R@10 0.4725, R@1: 12.5", {"loss": [(3, 2.3249)], "val_R@10": [(3, 0.4725)],
          "val/R@1": [(3, 12.5)]}),
         ('{"epoch": 3, "val_mse": 80.4}\n{"epoch": 4, "val_mse": Infinity}', {"val_mse": [(3, 80.4), (4, math.inf)]}),

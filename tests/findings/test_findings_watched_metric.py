@@ -204,6 +204,7 @@ def test_lines_of_other_statements_are_no_values_of_the_watched_metric(tmp_path)
         ),
         ("print(f'温差={t:.1f}℃ 超差率={v:.3f}')", "温差=1.5℃ 超差率={v}", "超差率"),
         ("print(f'step={i} task=depth gap={v:.3f}')", "step={i} task=depth gap={v}", "gap"),
+        ("print(f'step {i} modes: {i}/8 quality: {v:.3f}')", "step {i} modes: {i}/8 quality: {v}", "quality"),
         ("log.info('step %d sharp: %.3f', i, v)", "2026-01-02 INFO step {i} sharp: {v}", "sharp"),
     ],
 )

@@ -190,6 +190,8 @@ def test_a_loss_that_is_printed_under_the_same_name_is_compared(factor, differs)
     series = Series("loss", "probe", tuple(range(1, 201)), measured)
     run = replace(RUN, series=(series,), printed=(Series("loss", "text", (1, 2, 3, 4), means),))
     assert (printed_otherwise(run, series) is not None) == differs
+    group = Series("loss.group1", "probe", (1,), (2.0,))
+    assert printed_otherwise(replace(run, series=(series, group)), series) is None, "it may be that of the other one"
     few = replace(run, printed=(Series("loss", "text", (1, 2), means[:2]),))
     assert printed_otherwise(few, series) is None
     kept = [*range(50), *range(50, 200, 15)]  # of later steps, fewer points

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-_REPEATS = re.compile(r"(.*_)?(seed|fold|split|run|rep|repeat|trial|round|attempt|idx|index)s?(_.*)?", re.IGNORECASE)
+REPEATS = re.compile(r"(.*_)?(seed|fold|split|run|rep|repeat|trial|round|attempt|idx|index)s?(_.*)?", re.IGNORECASE)
 """Names of loops that only repeat."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -125,7 +125,7 @@ def _size_of_range(node: ast.expr) -> int:
 
 def _are_options(name: str, values: Sequence[Value]) -> bool:
     """Whether the values of a loop are options: not seeds, folds or numbers in a row."""
-    if len({*map(str, values)}) < 2 or _REPEATS.fullmatch(name):
+    if len({*map(str, values)}) < 2 or REPEATS.fullmatch(name):
         return False
     numbers = [value for value in values if isinstance(value, int)]
     in_a_row = numbers == list(range(int(numbers[0]), int(numbers[0]) + len(values))) if numbers else False

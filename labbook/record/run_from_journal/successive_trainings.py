@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from labbook.model.events import KIND_NAMES
 from labbook.model.events.data_kinds import Loader
-from labbook.model.events.process_kinds import Event, UncaughtException
+from labbook.model.events.process_kinds import Arguments, Event, UncaughtException
 from labbook.model.events.training_kinds import Optimizer, Scalars, Step
 from labbook.model.metric_kinds import choose_metric, metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
-from labbook.record.run_from_journal.script_loops import repeated_values
+from labbook.record.run_from_journal.script_loops import REPEATS, repeated_values
 from labbook.record.run_from_journal.training_order import Phase, Training, count_steps, find_trainings, phases_in_turn
 from labbook.record.run_from_journal.trial_parts import TrialPart, split_labelled
 from labbook.report.numbers import listed_value
@@ -26,6 +26,7 @@ from labbook.store.journal import ProcessEvents
 
 _MOST = 1000
 _OPTIMIZER, _EXCEPTION = KIND_NAMES[Optimizer], KIND_NAMES[UncaughtException]
+_ARGUMENTS, _VARIABLES = KIND_NAMES[Arguments], ("dict", "attributes", "omegaconf")
 _SIZES_OF_A_LOADER = 2
 _LARGER = 1.1
 """Ratio of sizes of models or batches from which they differ on purpose, not by the data of a fold. Source: chosen by
@@ -53,7 +54,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     if not found:
         return {}
     is_pool = found[0].is_of_thread or any(one.process is not found[0].process for one in found)
-    options = _differing_options(found, "" if is_pool else script)
+    options = _differing_options(found, "" if is_pool else script, in_turn=not is_pool)
     losses = {series.name: series for series in run.series if series.source == "probe"}
     # A pool reports its results in any order.
     nothing: tuple[str, list[Series], float | None] = ("", [], None)
@@ -87,12 +88,13 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     return {**facts, "best": best, "value": values[best], "series": found[best].loss_name}
 
 
-def _differing_options(trainings: Sequence[Training], script: str) -> list[dict[str, Any]]:
+def _differing_options(trainings: Sequence[Training], script: str, *, in_turn: bool) -> list[dict[str, Any]]:
     """Returns the options of each training that are not those of all.
 
     Args:
         script: Text of the program, by which the values of its loops are known; "" if they are not those of the
             trainings in their order.
+        in_turn: Whether one training ends before the next one begins, so that its settings are known by their time.
     """
     options = [{"model": one.last_optimizer.get("root", ""), **_plain_options(one.last_optimizer)} for one in trainings]
     measured = {"parameters": _model_sizes, "batch_size": _batch_sizes, "samples": _data_sizes}
@@ -103,9 +105,38 @@ def _differing_options(trainings: Sequence[Training], script: str) -> list[dict[
     looped = repeated_values(script, min(kinds), len(trainings)) if script and len(kinds) == 1 else []
     if looped:
         options = [{**ours, **each} for each, ours in zip(options, looped, strict=True)]
-    names = dict.fromkeys(name for each in options for name in each)
-    differing = [name for name in names if _is_differing(name, options)]
+    differing = _differing_names(options)
+    if in_turn and differing:  # settings alone, as the number of a fold or a path, make no trial
+        settings = _settings_of_each(trainings)
+        options = [
+            {**each, **{n: own[n] for n in own if n not in each}} for each, own in zip(options, settings, strict=True)
+        ]
+        differing = _differing_names(options)
     return [{name: each[name] for name in differing if name in each} for each in options]
+
+
+def _differing_names(options: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [name for name in dict.fromkeys(name for each in options for name in each) if _is_differing(name, options)]
+
+
+def _settings_of_each(trainings: Sequence[Training]) -> list[dict[str, Any]]:
+    """Returns the plain values of the settings that the program had in variables between two trainings."""
+    found: list[dict[str, Any]] = []
+    after = -math.inf
+    for one in trainings:
+        own: dict[str, Any] = {}
+        for event in one.process.events:
+            if event.get("k") == _ARGUMENTS and after < event.get("t", 0.0) <= one.phases[-1].end:
+                own.update(cast("Arguments", event).get("values", {}) if event.get("source") in _VARIABLES else {})
+        found.append({name: value for name, value in own.items() if _is_option(name, value)})
+        after = one.phases[-1].end
+    return found
+
+
+def _is_option(name: str, value: object) -> bool:
+    """Whether a setting may say how a model is trained: not a seed, the number of a fold or a path."""
+    is_path = isinstance(value, str) and "/" in value
+    return isinstance(value, (int, float, str)) and not is_path and REPEATS.fullmatch(name) is None
 
 
 def _is_differing(name: str, options: Sequence[Mapping[str, Any]]) -> bool:

@@ -46,7 +46,10 @@ def configuration_section(run: Run, limits: Limits, say: Sentences) -> dict[str,
             str(command.get("line") or "") or shlex.join(run.argv), 2_000 if limits.config_bytes else 500
         ),
         "folder": run.cwd,
-        "arguments": [_arguments(a, limits, differing) for a in _without_repeats(run.arguments[:10])],
+        "arguments": [
+            _arguments(a, limits, differing)
+            for a in _without_repeats(_of_first_training(run.arguments[:10]) if trainings else run.arguments[:10])
+        ],
         "rows": [
             {"certainty": str(row.get("certainty")), "text": shorten_middle(say(row["message"]), 2 * limits.cell)}
             for row in configuration_rows(run)
@@ -72,6 +75,11 @@ _LITERALS: dict[str, object] = {"None": None, "True": True, "False": False}
 def _show_value(value: object) -> str:
     is_plain = value is None or isinstance(value, (str, int, float))
     return str(numbers.without_noise(value)) if is_plain else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _of_first_training(arguments: Sequence[Arguments]) -> list[Arguments]:
+    """Returns the options without what a variable held in later trainings."""
+    return list({(one.source, one.name): one for one in reversed(arguments)}.values())[::-1]
 
 
 def _without_repeats(arguments: Sequence[Arguments]) -> list[Arguments]:

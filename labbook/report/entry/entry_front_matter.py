@@ -169,6 +169,8 @@ def _merge_lists(own: tuple[str, ...], theirs: object) -> list[str]:
 def _params(run: Run) -> dict[str, float | int | str | bool | None]:
     """Returns the parsed options with defaults, for tables of runs; of two parsers, the first value.
 
+    Of several trainings those that differ are those of the best one, which lists and comparisons show.
+
     Only values that fit a column: lists and paths are in the text of the entry. Of too many, those without a value and
     those that have their default are left out, learning rate, batch size and the like never.
     """
@@ -181,6 +183,12 @@ def _params(run: Run) -> dict[str, float | int | str | bool | None]:
                 rank = parameter_rank(name, value, arguments.is_default(name) and not is_own)
                 if found.get(name[:_MAX_NAME], (0, None))[1] is None:
                     found[name[:_MAX_NAME]] = rank, _param(value)
+    trainings = run.facts("trainings")
+    rows, best = trainings.get("rows") or (), trainings.get("best")
+    for name in {name for row in rows for name in row["params"] if name in found}:
+        rank, _ = found.pop(name)
+        if best is not None and name in rows[best]["params"]:
+            found[name] = rank, _param(rows[best]["params"][name])
     kept = set(found)
     if len(found) > _MAX_PARAMS:
         chosen = [name for name in found if found[name][0] < UNCHANGED]

@@ -22,6 +22,8 @@ def printed_otherwise(run: Run, series: Series) -> Series | None:
     printed = next((p for p in run.printed if p.name.lower() == series.name.lower() and series.source == "probe"), None)
     if printed is None or run.trains_in_turn:
         return None  # of several trainings or phases it is not known which one prints a value
+    if any(s.name.startswith(f"{series.name}.") for s in run.series):
+        return None  # what is printed as `lr` may be that of another parameter group
     values = [v for v in printed.values if math.isfinite(v)]
     lows, highs = series.low or series.values, series.high or series.values
     if len(values) < _FEWEST_PRINTED or len(lows) < len(values):
