@@ -16,6 +16,8 @@ _LOG_PREFIX = re.compile(
 )
 _NUMBER = r"\d{1,9}\.\d{1,20}"
 _TWO_NAMES = re.compile(rf"\b([A-Za-z]\w{{0,30}})/([A-Za-z]\w{{0,30}})([ ]?[:=][ ]?)({_NUMBER})[ ]?/[ ]?({_NUMBER})")
+_NEGATIVE = re.compile(r"(?<![\w.)\]-])-(?=ELBO\b|elbo\b)")
+"""What turns a bound: "-ELBO 25.1"."""
 _SET = re.compile(
     r"\b(train|training|val|valid|validation|dev|eval|test)[ -](?:data)?set[ ](?=[A-Za-z])", re.IGNORECASE
 )
@@ -33,6 +35,7 @@ def plain_line(line: str) -> str:
     "(AP) @[ IoU=0.50 | area=   all | maxDets=100 ] = 0.694", becomes "AP50: 0.694".
     """
     line = line[prefix.end() :] if (prefix := _LOG_PREFIX.match(line)) else line
+    line = _NEGATIVE.sub("neg_", line)
     return _TWO_NAMES.sub(_separate, _COCO.sub(_coco_name, _SET.sub(r"\1 ", translate_line(line))))
 
 

@@ -27,6 +27,8 @@ _OVER_CLASSES = frozenset({"macro avg", "macro"})
 _PLACES = {"epoch": "epoch", "ep": "epoch", "step": "step", "iter": "step", "iteration": "step", "global_step": "step"}
 _MOST_CELLS = 40
 _MISSES = 2
+_UNIT = re.compile(r"(?<=\w)\s{0,2}\([^()]{1,12}\):?\Z")
+"""What a column is in: "val mae (MW)"."""
 
 
 class TableReader:
@@ -78,7 +80,7 @@ class TableReader:
 
     def _begin(self, cells: list[tuple[int, int, str]], *, by_bars: bool) -> None:
         """Takes a row of words as names of columns if one of them is a metric."""
-        names = [metric_name(text.rstrip(":)")) for _, _, text in cells]
+        names = [metric_name(_title(text)) for _, _, text in cells]
         if len(cells) >= 2 and any(name is not None for name in names):
             self._columns, self._by_bars, self._misses = cells, by_bars, 0
         else:
@@ -92,14 +94,14 @@ class TableReader:
     def _aligned(self, cells: list[tuple[int, int, str]]) -> list[tuple[str, str]]:
         """Returns (name, text) of the cells: in order, or those of blanks, if some are missing, below their names."""
         if len(cells) == len(self._columns):
-            return [(name.rstrip(":)"), text) for (_, _, name), (_, _, text) in zip(self._columns, cells, strict=True)]
+            return [(_title(name), text) for (_, _, name), (_, _, text) in zip(self._columns, cells, strict=True)]
         if self._by_bars or (min(_gaps(self._columns)) > 1 and 1 in _gaps(cells)):
             return []  # another line between the rows, as of a callback
         found = []
         for begin, end, text in cells:
             under = [name for first, last, name in self._columns if first < end and begin < last]
             if len(under) == 1:
-                found.append((under[0].rstrip(":)"), text))
+                found.append((_title(under[0]), text))
         return found
 
 
@@ -110,6 +112,11 @@ def _cells(line: str, *, by_bars: bool) -> list[tuple[int, int, str]]:
         return [(n, n + 1, part) for n, part in enumerate(parts) if part]
     pattern = _CELL if "   " in line.strip() else _WORD
     return [(m.start(), m.end(), m.group()) for m in pattern.finditer(line)]
+
+
+def _title(cell: str) -> str:
+    """Returns the name in a cell of titles, without its unit."""
+    return _UNIT.sub("", cell).rstrip(":)")
 
 
 def _gaps(cells: list[tuple[int, int, str]]) -> list[int]:

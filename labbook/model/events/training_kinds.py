@@ -111,6 +111,7 @@ class Step(Event, total=False):
     parts: dict[str, float]
     lr: float | tuple[float | None, ...]
     grad_norm: float
+    norm_step: Count
     dt: float
     agg: Windows
     backwards: Count

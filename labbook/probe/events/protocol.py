@@ -124,15 +124,16 @@ STEP = "step"
 """One optimizer step, or a window of `n` consecutive ones; in a static graph, a run of a program with an optimizer.
 `opt`: optimizer index. `step`: number of the last step in the window, from 1. For the last step: `loss` (the value
 that was passed to `backward`; list when several), `step_loss` (of several: the sum of those whose gradients were not
-cleared before the step and reach the optimizer), `summed` (how many calls of `backward` those were), `parts` (name in
-the program -> its loss, where these have several names, and in the first step), `lr` (one a group), `grad_norm` (total
-2-norm over all gradients, before clipping where that is known), `dt` (s since the step before), `ph` (seconds by phase,
-and of the probe's own work), `collective` (of the former, seconds in collective calls that the
-program made itself outside of `backward` and the optimizer; not finite where some did not wait), `calls` (number of
-those calls in the last step). `agg`, for `n` > 1: of each of them [min, max, mean, count of
-finite values, count of others]. `backwards`: calls of `backward` in the window. `skipped`: steps that a gradient scaler
-skipped; `n` is 0 where nothing but skipped steps is left to tell. `scale`: of the gradient scaler. `local`: the norm is
-that of this rank's part of sharded gradients, the squares of all ranks add up. `samples`: first axis of the batch."""
+cleared before the step and reach the optimizer), `summed` (how many calls of `backward` those were), `parts` (name
+in the program -> its loss, where these have several names, and in the first step), `lr` (one a group), `grad_norm`
+(total 2-norm over all gradients, before clipping where that is known; of the step `norm_step` where that is another
+one), `dt` (s since the step before), `ph` (seconds by phase, and of the probe's own work), `collective` (of the
+former, seconds in collective calls that the program made itself outside of `backward` and the optimizer; not finite
+where some did not wait), `calls` (number of those calls in the last step). `agg`, for `n` > 1: of each of them [min,
+max, mean, count of finite values, count of others]. `backwards`: calls of `backward` in the window. `skipped`: steps
+that a gradient scaler skipped; `n` is 0 where nothing but skipped steps is left to tell. `scale`: of the gradient
+scaler. `local`: the norm is that of this rank's part of sharded gradients, the squares of all ranks add up.
+`samples`: first axis of the batch."""
 
 SCALARS = "scalars"
 """Numbers that the program logged. `source`: "tensorboard", "visualdl", "wandb", "mlflow", "paddle", "labbook"."""

@@ -91,6 +91,7 @@ def _compare_flags(values, wanted):
 
 
 def _compare_numbers(values, wanted):
+    values, wanted = values * 1.0, wanted * 1.0  # whole numbers have no mean
     n, off = prod(wanted.shape), values - wanted
     a, b = float(values.mean()), float(wanted.mean())
     spread = float(((values - a) ** 2).mean()) + float(((wanted - b) ** 2).mean())

@@ -123,6 +123,7 @@ class StepRecorder:
                     self._sum_losses(losses, backwards, extra)
             if norm is not None:
                 self._norms.append(norm)
+                self._normed = self._taken
             if rates:
                 self._last_rates = rates
                 self._rates.append(rates[0])
@@ -183,6 +184,8 @@ class StepRecorder:
             fields["lr"] = list(self._last_rates[:MAX_RATES])
         if self._norms:
             fields["grad_norm"] = self._norms[-1]
+            if self._normed != self._taken:
+                fields["norm_step"] = self._normed
         if self._times:
             fields["dt"] = round(self._times[-1], 7)
         if self._summed is not None and self._sums:

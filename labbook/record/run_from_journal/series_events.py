@@ -154,7 +154,8 @@ def _add_step(points: dict[tuple[str, str], _Points], event: Step, passes: int) 
         ("grad_scale", event.get("scale"), windows.get("scale")),
     ):
         if value is not None:
-            points.setdefault((name + suffix, "probe"), _Points()).add(step, value, window)
+            at = event.get("norm_step", step) if name == "grad_norm" else step
+            points.setdefault((name + suffix, "probe"), _Points()).add(at, value, window)
     parts = event.get("parts", {})
     for part, value in parts.items() if len(parts) > 1 else ():
         if part not in _MEASURED:

@@ -54,3 +54,13 @@ def test_errors_of_real_numbers_and_of_each_output_against_each_target():
 )
 def test_labels_that_are_not_surely_those_of_the_outputs_are_not_compared(outputs, labels):
     assert compare(outputs, labels, lambda array: array) is None
+
+
+@pytest.mark.torch
+def test_whole_numbers_of_pytorch_are_compared_like_others():
+    """Ids of items, or ratings, beside one output a sample: a tensor of integers has no mean."""
+    torch = pytest.importorskip("torch")
+    outputs, labels = [1.5, 2.5, 4.0], [1, 2, 4]
+    row = compare(torch.tensor(outputs), [torch.tensor(labels)], lambda tensor: tensor)
+    assert row == pytest.approx(compare(np.array(outputs), [np.array(labels)], lambda array: array))
+    assert row["n"] == 3 and row["sizes"] == pytest.approx(1.0)

@@ -66,6 +66,16 @@ def test_a_million_cheap_steps_stay_in_a_few_megabytes():
     assert sum(record["n"] for record in journal.records) == 1_000_000
 
 
+def test_a_norm_that_was_measured_before_the_last_step_of_a_window_keeps_its_own():
+    one, journal = recorder()
+    for step in range(1, 3001):
+        one.add([1.0], [0.1], float(step) if step % 7 == 0 else None, step * 1e-3, 1)
+    one.flush()
+    measured = [record for record in journal.records if "grad_norm" in record]
+    assert all(record["grad_norm"] == record.get("norm_step", record["step"]) for record in measured)
+    assert {record["n"] > 1 for record in measured if "norm_step" in record} == {True}
+
+
 def test_a_window_is_not_older_than_two_seconds_when_a_step_is_taken():
     one, journal = recorder()
     now, last, counted = 0.0, 0, 0
