@@ -144,7 +144,7 @@ def test_layers_and_parameters(runs, notebook):
 
     assert "Layer outputs at step 1 and step 40" in text
     assert "| head | Linear | -1 to 1.5 | 0.1 / 0.4 | 50 % |  |  |  |" in text
-    assert "Parameters at step 40" in text
+    assert "Parameters of the optimizer at step 40" in text
     assert "| head.weight (frozen) | 2x4 | 2 **1 not finite** |  | 0.01 |  |" in text
     assert "and 1 more parameter in run.json" in text
 

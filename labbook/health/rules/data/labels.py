@@ -315,7 +315,9 @@ def classes_balanced(run: Run, signals: Signals) -> Outcome | None:
         return unobserved(message("health.not_observed.no_binary_labels"))
     if not total:
         return unobserved(message("health.not_observed.no_labels"))
-    if total < 100 or len(counts) < 2:
+    if total >= 100 and len(counts) == 1:
+        return unobserved(message("health.class_imbalance.one_class", labels=total))
+    if total < 100:
         return too_few_data(total, 100, "health.too_few.labels")
     most, least = max(counts.values()), min(counts.values())
     share = most / total
