@@ -201,3 +201,30 @@ def test_the_indices_of_a_selection_are_not_those_of_an_embedding() -> None:
 def test_what_was_removed_is_named_not_what_was_asked_of_it() -> None:
     found = find_primary("ImportError: cannot import name 'core' from 'paddle.fluid'")
     assert found.evidence[0].startswith("PaddlePaddle 2.6 removed fluid: use ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "cause"),
+    [
+        (
+            "self.queue[:, ptr:ptr + 64] = keys.T",
+            "The expanded size of the tensor (16) must match the existing size (64) at non-singleton dimension 1.",
+            "slice that it is assigned to",
+        ),
+        (
+            "h = self.tok(x) + self.pos[:, : x.shape[1]]",
+            "The size of tensor a (72) must match the size of tensor b (64) at non-singleton dimension 1",
+            "longer than the position table",
+        ),
+        (
+            "return self.body(x) + x",
+            "The size of tensor a (8) must match the size of tensor b (9) at non-singleton dimension 3",
+            "Two branches",
+        ),
+    ],
+)
+def test_shapes_that_cannot_be_broadcast_are_explained_by_the_line(line, message, cause):
+    frame = Frame("/home/a/model.py", 9, "Net.forward", line, user=True)
+    raised = ObservedException(type="RuntimeError", message=message, frames=(frame,))
+    found = diagnose(Evidence(exceptions=(raised,), framework="torch"), MATCHER).primary
+    assert found.symptom == "shape_mismatch_broadcast" and cause in found.causes[0]
