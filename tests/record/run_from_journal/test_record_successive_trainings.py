@@ -110,7 +110,7 @@ def test_models_of_other_classes_are_compared_where_one_function_trains_them(lin
 
 
 @pytest.mark.parametrize(
-    ("starts", "title"), [((0, 3, 6), "AUC 0.7 on average (0.6 to 0.8)"), ((0, 3), "lowest median loss")]
+    ("starts", "title"), [((0, 3, 6), "AUC 0.7 on average (0.6 to 0.8)"), ((0, 3), "lowest median")]
 )
 def test_repeats_have_the_last_values_of_a_metric_printed_in_their_epochs(starts, title):
     values = (0.5, 0.9, 0.6, 0.5, 0.6, 0.7, 0.7, 0.7, 0.8)
