@@ -47,6 +47,7 @@ _SPLIT_PAIR = re.compile(
 _SPLIT_FIRST = re.compile(rf"\W*(?:\d{{1,9}}\W{{1,4}})?(?:{_ANY_SPLIT})\b", re.IGNORECASE)
 """A line of the metrics of a data split: "validation: mae 0.57 rmse 0.66", "[6] test mse 0.02"."""
 _LISTED = re.compile(r"[ \t]{0,8}[,;|][ \t]{0,8}\Z|[ ]-[ ]\Z")
+_COLUMN = re.compile(rf"{_LISTED.pattern}|[ ]{{2}}\Z")
 _BLANKS = re.compile(r"[ \t]{1,8}")
 _COMPARISON = re.compile(
     r"(?<![\w.])((?:(?!(?:the|our|than|over|vs|of)[ ])[a-z][a-z-]{1,20}[ ])?"
@@ -185,7 +186,7 @@ class _NamedValues:
 
     def _read(self, match: re.Match[str]) -> None:
         line, start = self._line, match.start()
-        is_listed = self.is_placed and bool(_LISTED.search(line, max(0, start - _NEAR), start))
+        is_listed = self.is_placed and bool(_COLUMN.search(line, max(0, start - _NEAR), start))
         named = metric_name(match["name"], is_listed)
         if named is None and match["score"]:  # "game score: 12.5", but F1 in "F1 score: 0.8"
             named = metric_name(f"{match['name']}_score", is_listed)

@@ -303,14 +303,6 @@ def test_commonest_class(ask):
 
     assert ask("below_trivial_baseline", signals=signals(0.5)).verdict == "warn"
     assert ask("below_trivial_baseline", signals=signals(0.8)).verdict == "ok"
-    # 64 sequences of 16 tokens: 55 % are significant, which they are not of 64 samples.
-    sequences = {
-        "evaluations": tuple({"accuracy": 0.55, "samples": 64, "batches": 1} for _ in range(4)),
-        "batches": ({"phase": "train", "samples": 16, "leaves": []},),
-    }
-    for items, verdict in ((16, "warn"), (256, "ok")):
-        losses = ({"fn": "cross_entropy", "training": True, "calls": 500, "items": items},)
-        assert ask("below_trivial_baseline", signals={**signals(0.5), **sequences, "losses": losses}).verdict == verdict
 
 
 def test_a_loss_without_bottom(ask, make_series):

@@ -217,3 +217,16 @@ def test_the_last_of_these_steps_may_be_of_a_smaller_batch_and_reports_of_some_e
     series = series[0], replace(series[1], steps=tuple(end // 40 - 1 + first for end in ends))
     found = ask("evaluation_updates_parameters", *series, signals={"loop": {"steps": 200}})
     assert found.verdict == "warn" and "last 6 of 40" in found.observed
+
+
+@pytest.mark.parametrize(("items", "verdict"), [(16, "warn"), (256, "ok")])
+def test_the_accuracy_of_sequences_is_judged_by_their_tokens(ask, items, verdict):
+    """Of 64 sequences of 16 tokens 55 % are more than the 50 % of the usual one, which they are not of 64 samples."""
+    signals = {
+        "prints": ({"phase": "train", "loader": 0, "epoch": 0, "histogram": {"0": 500, "1": 300, "2": 200}},),
+        "evaluations": tuple({"accuracy": 0.55, "samples": 64, "batches": 1} for _ in range(4)),
+        "batches": ({"phase": "train", "samples": 16, "leaves": []},),
+        "losses": ({"fn": "cross_entropy", "training": True, "calls": 500, "items": items},),
+        "loop": {"steps": 500},
+    }
+    assert ask("below_trivial_baseline", signals=signals).verdict == verdict
