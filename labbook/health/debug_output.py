@@ -146,9 +146,9 @@ def parameters(signals: Signals) -> dict[str, Any]:
     """Returns the parameters of each model at the last step at which most of them were inspected; empty without one.
 
     Returns:
-        `steps` (in each of which those of one model were inspected), `left_out`, and `rows`: `name`, `model`, `shape`,
-        `trainable`, `weight` and `gradient` (2-norms), `zero` (share of zeros in the gradient), `update` (its norm /
-        norm of the weight), `bad` and `gradient_bad` (values that are not finite).
+        `steps` (in each of which those of one model were inspected), `left_out`, and `rows`: `name`, `model`, `step`,
+        `shape`, `trainable`, `weight` and `gradient` (2-norms), `zero` (share of zeros in the gradient), `update` (its
+        norm / norm of the weight), `bad` and `gradient_bad` (values that are not finite).
     """
     seen = [p for p in parameters_of(signals) if p.history]
     # Before a model has run through, the parameters of an optimizer have no names; later they are listed with theirs.
@@ -169,6 +169,7 @@ def parameters(signals: Signals) -> dict[str, Any]:
             {
                 "name": p.name,
                 "model": p.model,
+                "step": last[p.model],
                 "shape": "x".join(map(str, p.shape)) or ("scalar" if p.module else ""),
                 "trainable": p.trainable,
                 "weight": _round_value(row.get("w")),

@@ -198,7 +198,10 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "more_layers": max(0, len(layer_rows) - limits.rows) + int(layers.get("left_out") or 0),
         "inspected": [numbers.count(int(step)) for step in weights.get("steps") or [weights.get("step") or 0]],
         "clipped": clips,
-        "weights": [_weight(row, names, limits) for row in weight_rows[: limits.rows]],
+        "weights": [
+            _weight(row, names, limits) | {"step": row.get("step") if len(weights.get("steps") or ()) > 1 else None}
+            for row in weight_rows[: limits.rows]
+        ],
         "more_weights": max(0, len(weight_rows) - limits.rows) + int(weights.get("left_out") or 0),
     }
 
