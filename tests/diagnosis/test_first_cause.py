@@ -217,6 +217,18 @@ def test_what_was_removed_is_named_not_what_was_asked_of_it() -> None:
             "longer than the position table",
         ),
         (
+            "",
+            "Broadcast dimension mismatch. Operands could not be broadcast together with the shape of X = [2, 7, 8] "
+            "and the shape of Y = [1, 6, 8]. Received [7] in X is not equal to [6] in Y at i:1.",
+            "longer than the position table",
+        ),
+        (
+            "",
+            "Broadcast dimension mismatch. Operands could not be broadcast together with the shape of X = [2, 7, 8] "
+            "and the shape of Y = [2, 6, 8]. Received [7] in X is not equal to [6] in Y at i:1.",
+            "Two branches",
+        ),
+        (
             "return self.body(x) + x",
             "The size of tensor a (8) must match the size of tensor b (9) at non-singleton dimension 3",
             "Two branches",

@@ -73,6 +73,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "located": bool(evidence.ending.facts.get("where")),
         "first_axis": _differ_in_first_axis(values),
         "later_axis": _agree_in_first_axis(values, evidence.framework),
+        "table_too_short": _exceeds_table(values),
         "few_axes": 0 < len(re.findall(r"\d+", values.get("a", ""))) < 3,
         "negative_index": values.get("v", "").startswith("-"),
     }
@@ -197,6 +198,15 @@ def _differ_in_first_axis(values: Mapping[str, str]) -> bool:
     if len(one) == len(other) == 1:
         return values.get("d") == "0" and one != other
     return len(one) == len(other) > 1 and one[0] != other[0] and one[1:] == other[1:]
+
+
+def _exceeds_table(values: Mapping[str, str]) -> bool:
+    """Whether two shapes of three axes differ in the second one, and one of them is the same for all samples."""
+    shapes = [[int(n) for n in re.findall(r"\d+", values.get(name, ""))] for name in ("a", "b")]
+    if any(len(shape) != 3 for shape in shapes):
+        return False
+    (batch, length, width), (other_batch, other_length, other_width) = shapes
+    return length != other_length and width == other_width and min(batch, other_batch) == 1 < max(batch, other_batch)
 
 
 def _agree_in_first_axis(values: Mapping[str, str], framework: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -181,6 +182,11 @@ def _exceptions(processes: Sequence[ProcessEvents]) -> tuple[CaughtException, ..
     return tuple(found[:_MAX_EXCEPTIONS])
 
 
+def _raising_source(source: str, function: str) -> str:
+    """Returns the line of a frame; "" for the first one of its own function, which a compiler gives for all."""
+    return "" if re.match(rf"\s*(?:async\s+)?def\s+{re.escape(function.rpartition('.')[2])}\b", source) else source
+
+
 def _exception(event: UncaughtException, hello: Hello, rank: int | None) -> CaughtException:
     return CaughtException(
         where=event.get("where") or "main",
@@ -192,7 +198,7 @@ def _exception(event: UncaughtException, hello: Hello, rank: int | None) -> Caug
                 file=f.get("file", ""),
                 line=f.get("line", 0),
                 function=f.get("function", ""),
-                source=f.get("source", ""),
+                source=_raising_source(f.get("source", ""), f.get("function", "")),
                 user=f.get("user", False),
             )
             for f in event.get("frames", [])

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from labbook.model.run import Console
-from labbook.record.run_from_journal.journal_reader import build_run, run_status
+from labbook.record.run_from_journal.journal_reader import _raising_source, build_run, run_status
 from labbook.store.event_reader import read_event
 from labbook.store.journal import ProcessEvents
 
@@ -211,6 +211,19 @@ def test_facts_of_a_framework_merge():
     (framework,) = run.frameworks
     assert framework.state["seeds"] == {"torch": 1, "numpy": 2} and run.mode == "compiled"
     assert framework.optimizers[0]["type"] == "Adam"
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "shown"),
+    [
+        ("    def forward(self, x):", "Net.forward", ""),
+        ("def f(x=g()):", "<module>", "def f(x=g()):"),
+        ("y = f(x)", "f", "y = f(x)"),
+    ],
+)
+def test_the_definition_of_a_compiled_function_is_not_its_failing_line(source, function, shown):
+    """Paddle's `to_static` gives the line of `def` for every line of the function."""
+    assert _raising_source(source, function) == shown
 
 
 def test_an_exception_keeps_frames_and_rank():
