@@ -250,7 +250,7 @@ def feed_forward_without_an_activation(broken):
     train(Model(FeedForward(Attention(), nn.Identity() if broken else nn.GELU())), shifted_words)
 
 
-class Bag(nn.Module):
+class Pooled(nn.Module):
     """Means over the words of a sentence, or over its padding where `broken`; both where `joins`, as meant."""
 
     def __init__(self, broken, joins):
@@ -284,12 +284,12 @@ def sort_sentences(model):
 
 
 def mean_of_the_padding(broken):
-    sort_sentences(Bag(broken, False))
+    sort_sentences(Pooled(broken, False))
 
 
 def padding_beside_the_words(broken):
     """Reads the padding, too, as meant."""
-    sort_sentences(Bag(False, True))
+    sort_sentences(Pooled(False, True))
 
 
 if __name__ == "__main__":
