@@ -34,3 +34,13 @@ def test_steps_that_a_program_counts_are_not_those_of_its_optimizer(runs, notebo
     )
     page = entry_markdown(dataclasses.replace(run, series=(*run.series, returns)), notebook_zh)
     assert "- episode_return 的步数由程序自己计数（最大 90,000）；优化器共更新 240 步。" in page
+
+
+def test_the_ratio_of_updates_is_defined_where_it_stands(runs, notebook, notebook_zh):
+    run = runs["finished"]()
+    ratio = Series.of_values("update_ratio", "probe", (1, 9), (0.03, 0.01), axis="step")
+    page = entry_markdown(dataclasses.replace(run, series=(*run.series, ratio)), notebook)
+    assert "- update_ratio is the norm of the change of a step / the norm of the weight: the median over" in page
+    assert "update_ratio is" not in entry_markdown(run, notebook)
+    page = entry_markdown(dataclasses.replace(run, series=(*run.series, ratio)), notebook_zh)
+    assert "- update_ratio 为一步的变化量的范数 / 权重的范数：" in page
