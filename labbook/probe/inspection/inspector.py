@@ -267,7 +267,7 @@ class TensorInspector:
         self.batches.write_event(recorder.step + 1, self.losses)
         if any(p.get("bad") for p in fields) and not self.flight_recorder.done:
             self.flight_recorder.failed("parameter", float("nan"), None)
-        functions = self.functions.take()
+        functions, param_print = self.functions.take(), self.parameters.print_of_all()
         # A step of parameters that no model owns comes with what was seen in the last one.
         for root in self._stepped or [None]:
             seen_in = root or last
@@ -277,7 +277,7 @@ class TensorInspector:
                 step=recorder.step + 1,
                 opt=recorder.index,
                 model=root.index if root is not None else None,
-                param_print=self.parameters.print_of_all(),
+                param_print=param_print,
                 params=looked_at.get(root.index, []) if root is not None else [],
                 modules=self._looks.get(seen_in.index, []) if seen_in is not None else [],
                 functions=functions,

@@ -13,7 +13,7 @@ from ..inspection.attention_weights import PooledPadding, describe_attention, mi
 from ..inspection.model_inputs import HIDDEN, TOKENS, noise_row
 from ..inspection.nested import first_tensor
 from ..training.call_site import line_of, user_frame
-from ..wrapping import leave_out_one_frame, transparent_wrapper, wrap_function
+from ..wrapping import TemporaryPatches, leave_out_one_frame, transparent_wrapper, wrap_function
 from .elementwise_losses import ElementwiseLosses
 from .loss_lines import LossLines
 from .module_outputs import cast_dtype
@@ -47,7 +47,7 @@ class FunctionalCalls:
         self._took = 0.0
         self._root = None
         self._busy = False
-        self._put_back = []
+        self._pooling = TemporaryPatches()
         self.pairs = ElementwiseLosses(paddle, inspector.failed)
         self.lines = LossLines(paddle, inspector.failed)
         self.ratios = PolicyRatio(inspector)
@@ -77,7 +77,7 @@ class FunctionalCalls:
         Args:
             root: The model whose forward has ended.
         """
-        self._end_pooling()
+        self._pooling.remove()
         if root.hidden or (self._on and self._root is root):
             self._outputs = [ref(tensor) for tensor in tensors]
             self.pairs.begin(self._outputs)
@@ -93,7 +93,7 @@ class FunctionalCalls:
 
     def end(self):
         """Ends the look."""
-        self._end_pooling()
+        self._pooling.remove()
         self.pairs.end()
         self.lines.end()
         self._on = False
@@ -230,19 +230,12 @@ class FunctionalCalls:
 
     def _watch_pooling(self):
         """Has products and sums looked at until the forward ends."""
-        self._end_pooling()
+        self._pooling.remove()
         for home, name in ((home, name) for home in (self.paddle, self.paddle.Tensor) for name in _PRODUCTS + _POOLS):
             original = home.__dict__.get(name)
             if original is not None:
-                mine = self._following(original, self._pool if name in _POOLS else self._multiply)
-                self._put_back.append((home, name, original, mine))
-                setattr(home, name, mine)
-
-    def _end_pooling(self):
-        while self._put_back:
-            home, name, original, mine = self._put_back.pop()
-            if home.__dict__.get(name) is mine:
-                setattr(home, name, original)
+                look = self._pool if name in _POOLS else self._multiply
+                self._pooling.put(home, name, self._following(original, look))
 
     def _following(self, original, look):
         def on_call(result, args, kwargs):
