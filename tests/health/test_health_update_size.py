@@ -254,6 +254,15 @@ def test_an_optimizer_without_gradients_says_nothing_of_them(ask, make_model, lo
     assert (found.verdict, found.observed) == ("not observed", "not observed: no inspected step had a gradient")
 
 
+def test_parameters_of_a_head_that_was_replaced_are_not_among_those_with_a_gradient(ask):
+    """The optimizer holds the old head, and never clears the gradients of the new one."""
+    loop = {"trainable_n": 6, "backwards": 30, "stale": {"0": {"tensors": 2, "held": 6}}, "outside": ["head.weight"]}
+    signals = {"loop": {**loop, "cleared": {"0": {"checked": 9, "not_cleared": 0, "streak": 0}}}}
+    found = ask("param_never_gets_grad", signals=signals)
+    assert found.observed == "4 of 6 parameters in the optimizer; 2 of no model that runs have none"
+    assert ask("grad_not_cleared", signals=signals).observed.startswith("those in the optimizer cleared")
+
+
 def test_a_backbone_in_no_optimizer_is_not_among_all_parameters(ask):
     signals = {"loop": {"trainable_n": 6, "backwards": 30}, "optimizers": ({"index": 0, "type": "Adam", "tensors": 2},)}
     assert (

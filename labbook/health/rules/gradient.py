@@ -67,7 +67,8 @@ def gradients_cleared(run: Run, signals: Signals) -> Outcome:
     kept = sum(looks.get("not_cleared", 0) for looks in judged)
     if kept:
         return Outcome("ok", message("health.grad_not_cleared.most", good=checked - kept, steps=checked))
-    return Outcome("ok", message("health.grad_not_cleared.ok", steps=checked))
+    key = "health.grad_not_cleared.held" if signals.loop.get("outside") else "health.grad_not_cleared.ok"
+    return Outcome("ok", message(key, steps=checked))
 
 
 @check("accumulation_discarded", family="gradient", tier=2, needs=("loop",))

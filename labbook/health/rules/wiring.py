@@ -47,6 +47,10 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     if not never:
         if _count_judged(signals) < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
+        if stale := [facts for facts in signals.loop.get("stale", {}).values() if facts.get("tensors")]:
+            old = sum(facts.get("tensors", 0) for facts in stale)
+            held = sum(facts.get("held", 0) for facts in stale)
+            return Outcome("ok", message("health.all_but_stale", count=held - old, held=held, stale=old))
         followed = signals.loop.get("elements", 0) - signals.loop.get("frozen", 0)
         larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
         apart = len({o.get("trains") for o in signals.optimizers}) == len(signals.optimizers) > 1

@@ -107,10 +107,12 @@ class Clipping(TypedDict, total=False):
     """Calls that clip gradients."""
 
     calls: Count
+    read: Count
     clipped: Count
     empty: Count
     scaled: Count
     apart: Count
+    changed: Count
     limit: Finite
     kind: str
 

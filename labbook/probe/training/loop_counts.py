@@ -106,7 +106,7 @@ class LoopCounts:
         self.teachers = {}
         self.of = {}
         self.accumulation = {}
-        self.clip = {"calls": 0, "clipped": 0, "empty": 0, "scaled": 0, "apart": 0, "limit": None, "kind": None}
+        self.clip = {"calls": 0, "read": 0, "clipped": 0, "empty": 0, "scaled": 0, "apart": 0, "changed": 0}
         self.scaler = {"steps": 0, "skipped": 0, "scale_last": None, "stepped": 0, "raw": 0}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
         self.names = {"never_grad": [], "never_called": [], "outside": [], "toggled": [], "idle_flags": []}
@@ -212,6 +212,8 @@ class LoopCounts:
         """Count a call of a clipping function; `norm` is `None` if reading it would wait."""
         clip = self.clip
         clip["calls"] += 1
+        clip["read"] += norm is not None
+        clip["changed"] += limit != clip.get("limit", limit)
         clip["limit"], clip["kind"] = limit, kind
         clip["empty"] += norm == 0.0
         if norm is not None and limit is not None and norm > limit:

@@ -11,6 +11,7 @@ from labbook.model.run import Run
 from labbook.model.run_files import is_checkpoint
 from labbook.report import numbers
 from labbook.report.entry.debug_section import as_rows, module_rows
+from labbook.report.entry.gradient_clipping import clipping_row
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.graph_drawing import is_incomplete
 from labbook.report.model_svg import has_diagram
@@ -51,7 +52,7 @@ def model_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     ]
     shown = _optimizer_rows(run, limits)
     rows = [row for model in models for row in model if row["what"] != "parameters" or not _differ_in_size(run)]
-    rows += _loaded_row(run)
+    rows += [*clipping_row(run), *_loaded_row(run)]
     modules = module_rows(run, limits)
     if not rows and not shown and not modules["rows"]:
         return None

@@ -21,6 +21,7 @@ from labbook.report.ending_exception import (
     user_frame,
 )
 from labbook.report.entry.diagnosis_section import explained_ids
+from labbook.report.entry.gradient_clipping import norm_place
 from labbook.report.entry.merged_rows import merge_unobserved
 from labbook.report.entry.model_section import count_summed_losses, join_names, loss_names_of_optimizers
 from labbook.report.entry.printed_series import printed_otherwise, without_repeats
@@ -299,7 +300,7 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
     return {
         "name": shorten_middle(name, limits.cell),
         "source": series.source,
-        "before_clipping": series.name == "grad_norm" and series.source == "probe" and _clips_norm(run),
+        "clipping": norm_place(run) if series.name == "grad_norm" and series.source == "probe" else "",
         "first": numbers.number(series.first, digits),
         "last": numbers.number(series.last, digits),
         "best": "" if best is None else numbers.number(best, digits),
@@ -317,14 +318,6 @@ def _place_of_best(series: Series, best: float | None) -> dict[str, str]:
     if len(at) != 1 or len(series.values) < _FEWEST_PLACED or series.axis not in ("epoch", "step"):
         return {}
     return {"axis": series.axis, "at": str(at[0])}
-
-
-def _clips_norm(run: Run) -> bool:
-    """Whether gradients are clipped after the probe has measured their norm: those of all parameters at once."""
-    options = (str(one.get("options", {}).get("grad_clip", "")) for s in run.signals for one in s.optimizers)
-    clips = [clip for s in run.signals if (clip := s.loop.get("clip"))]
-    called = any(clip.get("calls") and not clip.get("apart") for clip in clips)
-    return called or any(option.startswith("ClipGradBy") for option in options)
 
 
 def _name_ended_by_mean(run: Run, shown: Sequence[Series]) -> str:

@@ -225,11 +225,12 @@ def test_ranges_and_punctuation_are_in_the_language(runs, notebook_zh):
         ({"optimizers": ({"options": {"grad_clip": "ClipGradByGlobalNorm 5.0"}},)}, "probe, before clipping"),
         ({"loop": {"clip": {"calls": 9, "kind": "norm"}}}, "probe, before clipping"),
         ({"loop": {"clip": {"calls": 9, "kind": "value"}}}, "probe, before clipping"),
-        ({"loop": {"clip": {"calls": 9, "kind": "norm", "apart": 9}}}, "probe"),
+        ({"loop": {"clip": {"calls": 9, "kind": "norm", "apart": 2}}}, "probe"),
+        ({"loop": {"clip": {"calls": 9, "kind": "norm", "apart": 3}}}, "probe, after clipping"),
         ({"loop": {"clip": {"calls": 0, "kind": None}}}, "probe"),
     ],
 )
-def test_the_norm_of_gradients_is_that_before_clipping(runs, notebook, facts, shown):
+def test_the_norm_of_gradients_is_that_before_or_after_clipping(runs, notebook, facts, shown):
     series = Series(name="grad_norm", source="probe", steps=(1, 2, 3), values=(9.0, 8.0, 7.0), count=3)
     run = dataclasses.replace(runs["finished"](), series=(series,), signals=(Signals("paddle", **facts),))
     weights = {"step": 3, "rows": [{"name": "0.weight", "weight": 2.0, "gradient": 0.5}]}

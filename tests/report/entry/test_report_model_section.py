@@ -7,6 +7,7 @@ import pytest
 from labbook.model.run import Arguments, FileUse, Framework, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
+from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.model_section import model_section
 from labbook.report.entry.section_limits import Limits
 
@@ -52,6 +53,39 @@ def test_parameters_that_an_optimizer_has_of_a_head_that_was_replaced_do_not_cou
     stale = Signals("paddle", loop={"stale": {"0": {"tensors": 2, "elements": 65000}}})
     assert rows_of(parameters=66556, trainable=66556, signals=(stale,))["parameters"] == "1,556"
     assert rows_of(parameters=387, trainable=387, signals=(stale,))["parameters"] == "387"  # of a model that was copied
+
+
+@pytest.mark.parametrize(
+    ("clip", "shown"),
+    [
+        (
+            {"calls": 9, "read": 9, "clipped": 4, "limit": 1.0, "kind": "norm"},
+            "norm at most 1, exceeded by 4 of 9 gradients",
+        ),
+        ({"calls": 9, "read": 5, "clipped": 4, "limit": 1.0, "kind": "norm"}, "norm at most 1"),
+        (
+            {"calls": 9, "read": 9, "clipped": 4, "limit": 2.0, "changed": 3},
+            "norm, with varying limits, exceeded by 4 of 9 gradients",
+        ),
+        ({"calls": 9, "read": 9, "clipped": 4, "limit": 0.5, "kind": "value"}, "each value at most 0.5"),
+        ({"calls": 0}, None),
+    ],
+)
+def test_how_often_clipping_acted_is_said_where_each_norm_was_read(runs, notebook, clip, shown):
+    run = replace(runs["finished"](), signals=(Signals("torch", loop={"clip": clip}),))
+    rows = [line for line in entry_markdown(run, notebook).splitlines() if line.startswith("| gradient clipping |")]
+    assert rows == ([] if shown is None else [f"| gradient clipping | {shown} |"])
+
+
+def test_norms_above_the_limit_of_an_optimizer_are_counted_if_each_step_has_one(runs, notebook):
+    """In PaddlePaddle the optimizer clips, after its gradients were measured."""
+    signals = Signals("paddle", optimizers=({"options": {"grad_clip": "ClipGradByGlobalNorm 5.0"}},))
+    norms = Series(
+        name="grad_norm", source="probe", steps=tuple(range(1, 241)), values=(9.0,) * 2 + (0.5,) * 238, count=240
+    )
+    run = replace(runs["finished"](), signals=(signals,), series=(norms,))
+    assert "| gradient clipping | norm at most 5, exceeded by 2 of 240 gradients |" in entry_markdown(run, notebook)
+    assert "| gradient clipping |" not in entry_markdown(replace(run, series=(replace(norms, count=900),)), notebook)
 
 
 @pytest.mark.parametrize("captured", [{}, {"phases": {"count": 2}}])
