@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from labbook.model.run import FileUse, Run
-from labbook.model.run_files import Parent, is_checkpoint, short_fingerprint
+from labbook.model.run import Run
+from labbook.model.run_files import FileUse, Parent, is_checkpoint, short_fingerprint
 from labbook.store.commit.commit_queue import withheld_files
 from labbook.store.json_files import read_json_object
 

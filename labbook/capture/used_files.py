@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from labbook.capture.fingerprints import Budget, Fingerprint, combine_fingerprints, fingerprint_file, list_files
 from labbook.capture.tracked_files import tracked_digest
 from labbook.model.events.process_kinds import FileItem
-from labbook.model.run import FileUse
+from labbook.model.run_files import FileUse
 
 if TYPE_CHECKING:
     from labbook.store.config import Config

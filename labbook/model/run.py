@@ -9,7 +9,7 @@ from typing import Any
 from labbook.frozen import dataclass
 from labbook.model.finding import Finding
 from labbook.model.message import Message
-from labbook.model.run_files import Artifact, Parent
+from labbook.model.run_files import Artifact, FileUse, Parent
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -110,34 +110,6 @@ class ConfigFile:
 
 
 @dataclass(frozen=True)
-class FileUse:
-    """A file, or a folder of `members` files, that the program read or wrote.
-
-    Args:
-        path: As shown in the entry: relative to the working folder if it is inside.
-        mode: "read", "written" or "read and written".
-        size_bytes: Sum over the members; -1 if unknown.
-        fingerprint: "sha256:..." (full), "sampled:..." (large file), "manifest:..." (folder), or "" with `reason`.
-        members: 1 for a file, else the number of files in this row.
-        before: Fingerprint of a file when it was read, before the run wrote it; "" if it was not, or is unknown.
-        reason: Why there is no fingerprint ("gone", "unreadable", "changed while it was read").
-        samples: "sampled:..." of a written file that is fingerprinted whole but that the probe of a later run would
-            sample; else "".
-        tracked: Digest by DVC or git-annex, such as "dvc md5:..." or "git-annex SHA256E:...", or "".
-    """
-
-    path: str
-    mode: str
-    size_bytes: int
-    fingerprint: str = ""
-    members: int = 1
-    reason: str = ""
-    before: str = ""
-    samples: str = ""
-    tracked: str = ""
-
-
-@dataclass(frozen=True)
 class Process:
     """A Python process of the run.
 
@@ -169,6 +141,17 @@ class Framework:
     state: Facts = field(default_factory=dict)
     optimizers: tuple[Facts, ...] = ()
     declined: Facts = field(default_factory=dict)
+
+    @property
+    def parameter_devices(self) -> tuple[str, ...]:
+        """Names of the devices that the parameters were on, in lower case; empty if unknown."""
+        device = self.state.get("device")
+        return tuple(str(name).lower() for name in (device if isinstance(device, (list, tuple)) else [device]) if name)
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether all parameters are known to have been on the CPU."""
+        return bool(self.parameter_devices) and all("cpu" in name for name in self.parameter_devices)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A file of a run that is kept, and the runs that wrote what a run read."""
+"""Files of a run: those that it read or wrote, those that are kept, and the runs that wrote what it read."""
 
 from __future__ import annotations
 
@@ -40,6 +40,34 @@ def is_beside_weights(path: PurePath) -> bool:
 def name_without_part(path: PurePath) -> str:
     """Returns the stem of a checkpoint without the part that a file has: `3` of `model_3` and of `optimizer_3`."""
     return re.sub(r"[-_.]+|model|net(?:work)?|weights|params", "", _BESIDE_WEIGHTS.sub("", path.stem))
+
+
+@dataclass(frozen=True)
+class FileUse:
+    """A file, or a folder of `members` files, that the program read or wrote.
+
+    Args:
+        path: As shown in the entry: relative to the working folder if it is inside.
+        mode: "read", "written" or "read and written".
+        size_bytes: Sum over the members; -1 if unknown.
+        fingerprint: "sha256:..." (full), "sampled:..." (large file), "manifest:..." (folder), or "" with `reason`.
+        members: 1 for a file, else the number of files in this row.
+        before: Fingerprint of a file when it was read, before the run wrote it; "" if it was not, or is unknown.
+        reason: Why there is no fingerprint ("gone", "unreadable", "changed while it was read").
+        samples: "sampled:..." of a written file that is fingerprinted whole but that the probe of a later run would
+            sample; else "".
+        tracked: Digest by DVC or git-annex, such as "dvc md5:..." or "git-annex SHA256E:...", or "".
+    """
+
+    path: str
+    mode: str
+    size_bytes: int
+    fingerprint: str = ""
+    members: int = 1
+    reason: str = ""
+    before: str = ""
+    samples: str = ""
+    tracked: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from labbook.capture.context import CaptureContext
 from labbook.model.events.process_kinds import FileItem
 from labbook.model.events.training_kinds import FrameworkImported, Step
 from labbook.model.message import as_data, message
-from labbook.model.run import Facts, FileUse, Frame, Framework, Process, Run
+from labbook.model.run import Facts, Frame, Framework, Process, Run
 from labbook.model.run_code import source_path
-from labbook.model.run_files import Artifact
+from labbook.model.run_files import Artifact, FileUse
 from labbook.probe.redaction.redactor import Redactor
 from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import modules_used, variables_read

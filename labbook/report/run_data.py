@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from labbook.model.entry import Entry
-from labbook.model.run import FileUse, Run
+from labbook.model.run import Run
+from labbook.model.run_files import FileUse
 from labbook.model.run_json import run_from_json, run_to_json
 from labbook.model.series import Series
 from labbook.model.verdict import judge_run

@@ -10,7 +10,8 @@ import pytest
 from labbook.capture.code.working_tree import capture
 from labbook.compare.run_changes import compare_runs, mask_changes
 from labbook.model.message import message
-from labbook.model.run import Arguments, ConfigFile, FileUse, Framework, Run
+from labbook.model.run import Arguments, ConfigFile, Framework, Run
+from labbook.model.run_files import FileUse
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
 from labbook.probe.redaction.redactor import Redactor

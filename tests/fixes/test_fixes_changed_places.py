@@ -13,7 +13,8 @@ from labbook.fixes.fix_judge import FixJudge
 from labbook.fixes.fix_ranking import order_candidates
 from labbook.model.confirmed_fix import Proposal
 from labbook.model.finding import EarlierRun, Finding
-from labbook.model.run import CaughtException, Change, CheckResult, FileUse, Frame, Run
+from labbook.model.run import CaughtException, Change, CheckResult, Frame, Run
+from labbook.model.run_files import FileUse
 from labbook.model.symptom import Symptom, Wording
 from labbook.report import run_data
 

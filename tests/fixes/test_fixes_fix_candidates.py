@@ -13,7 +13,8 @@ from labbook.fixes.fix_judge import _differ_in_cause
 from labbook.fixes.fix_ranking import focus_lines, order_candidates, rank_changes
 from labbook.model.confirmed_fix import changed_lines
 from labbook.model.finding import Finding
-from labbook.model.run import Arguments, CaughtException, Change, CheckResult, FileUse, Frame, Framework, Process, Run
+from labbook.model.run import Arguments, CaughtException, Change, CheckResult, Frame, Framework, Process, Run
+from labbook.model.run_files import FileUse
 from labbook.model.symptom import Symptom, Wording
 
 TORCH = Framework("torch", "2.13.0")

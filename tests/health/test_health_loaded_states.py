@@ -2,7 +2,8 @@
 
 import pytest
 
-from labbook.model.run import FileUse, Process
+from labbook.model.run import Process
+from labbook.model.run_files import FileUse
 
 
 def judge(ask, words, opened=(), **fields):

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from labbook.errors import UsageError
 from labbook.execute_notebook import _Run
-from labbook.model.run import CheckResult, FileUse, Run
+from labbook.model.run import CheckResult, Run
+from labbook.model.run_files import FileUse
 from labbook.record.notebook_command import _bounded, _pairs_out_of_order, as_command, printed_by_cells, text_of
 from labbook.report.entry.cells_section import cells_section
 from labbook.report.entry.section_limits import Limits, steps

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from labbook.model.entry import Entry
-from labbook.model.run import FileUse, Framework, Process, Run
+from labbook.model.run import Framework, Process, Run
+from labbook.model.run_files import FileUse
 from labbook.model.run_json import run_to_json
 from labbook.model.series import Series
 from labbook.report.entry.entry_front_matter import entry_meta

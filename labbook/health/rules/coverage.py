@@ -97,13 +97,9 @@ def determinism(run: Run, signals: Signals) -> Outcome | None:
         return None
     enabled = [name for name, value in known.items() if is_on(value) and "determinis" in name.lower()]
     if not enabled:
-        devices = [str(one.state.get("device") or "") for one in run.frameworks]
-        is_on_cpu = all("cpu" in device and "," not in device for device in devices)
-        return (
-            Outcome("ok", message("health.determinism.cpu"))
-            if is_on_cpu
-            else Outcome("note", message("health.determinism.off"))
-        )
+        if all(framework.is_on_cpu for framework in run.frameworks):
+            return Outcome("ok", message("health.determinism.cpu"))
+        return Outcome("note", message("health.determinism.off"))
     return Outcome("ok", message("health.names", names=enabled))
 
 

@@ -223,9 +223,7 @@ def accelerator_used(run: Run, signals: Signals) -> Outcome | None:
     """
     for framework in run.frameworks:
         kinds = {str(device.get("kind") or "").lower() for device in framework.devices}
-        device = framework.state.get("device")
-        where = [str(d) for d in device] if isinstance(device, (list, tuple)) else [str(device or "")]
-        if not kinds & {"cuda", "gpu", "xpu", "mps"} or not any(where) or any("cpu" not in name for name in where):
+        if not kinds & {"cuda", "gpu", "xpu", "mps"} or not framework.is_on_cpu:
             continue
         elements = framework.state.get("parameters")
         large = isinstance(elements, (int, float)) and elements >= 1e6 and (run.duration_s or 0.0) > 60
@@ -240,7 +238,7 @@ def accelerator_busy(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3), chosen by us; SageMaker LowGPUUtilization.
     """
     resources = run.facts("resources")
-    on_device = any("cpu" not in str(f.state.get("device") or "cpu") for f in run.frameworks)
+    on_device = any(f.parameter_devices and not f.is_on_cpu for f in run.frameworks)
     if not on_device or (run.duration_s or 0.0) < 120:
         return None
     busy = [

@@ -26,13 +26,10 @@ def device_as_asked(run: Run, signals: Signals) -> Outcome | None:
         for name, value in arguments.values.items()
         if "device" in name.lower() and str(value).lower().startswith(_ACCELERATORS)
     ]
-    for framework in run.frameworks:
-        device = framework.state.get("device")
-        where = [str(d) for d in device] if isinstance(device, (list, tuple)) else [str(device or "")]
-        if requested and any(where) and all("cpu" in name.lower() for name in where):
-            option, value = requested[0]
-            return Outcome("warn", message("health.device_fallback.cpu", option=option, value=str(value)))
-    return None
+    if not requested or not any(framework.is_on_cpu for framework in run.frameworks):
+        return None
+    option, value = requested[0]
+    return Outcome("warn", message("health.device_fallback.cpu", option=option, value=str(value)))
 
 
 @check("nondeterminism_requested_not_met", family="environment", tier=1, whole=True)

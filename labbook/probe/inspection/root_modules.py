@@ -86,7 +86,8 @@ class RootModules:
 
     def owner_of(self, parameter):
         """The model that owns a parameter, one that was called if possible; `None` when none does."""
-        return self.owners_of([parameter]).get(id(parameter))
+        owners = [root for root in self.living_models() if id(parameter) in self.ids(root)]
+        return max(owners, key=self._precedence, default=None)
 
     def owners_of(self, parameters):
         """The model that owns each of these parameters, by its id: one that was called if possible, the largest.
@@ -94,11 +95,12 @@ class RootModules:
         One optimizer may train several, as actor and critic, or an encoder and a decoder.
         """
         found = {}
-        for root in sorted(
-            self.living_models(), key=lambda root: (bool(root.called), len(self.ids(root)), -root.index)
-        ):
+        for root in sorted(self.living_models(), key=self._precedence):
             found.update(dict.fromkeys(self.ids(root), root))
         return {id(p): found[id(p)] for p in parameters if id(p) in found}
+
+    def _precedence(self, root):
+        return bool(root.called), len(self.ids(root)), -root.index
 
     def ids(self, root):
         """Ids of a model's parameters, refreshed once a dense step."""

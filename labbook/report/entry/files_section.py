@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from labbook.model.run import FileUse, Run
-from labbook.model.run_files import Artifact, is_checkpoint
+from labbook.model.run import Run
+from labbook.model.run_files import Artifact, FileUse, is_checkpoint
 from labbook.model.signals import optimizer_was_restored
 from labbook.report import numbers
 from labbook.report.entry.section_limits import Limits, shorten_middle

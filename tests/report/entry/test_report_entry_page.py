@@ -9,7 +9,8 @@ import pytest
 from labbook.checks.report_to_run import message_texts
 from labbook.checks.results import Checklist, Row, Text
 from labbook.compare.run_settings import collect_arguments
-from labbook.model.run import Arguments, Change, ConfigFile, Console, FileUse, Run
+from labbook.model.run import Arguments, Change, ConfigFile, Console, Run
+from labbook.model.run_files import FileUse
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.report.entry.entry_page import SECTIONS, entry_markdown

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from labbook.model.message import message
-from labbook.model.run import CheckResult, FileUse
+from labbook.model.run import CheckResult
+from labbook.model.run_files import FileUse
 from labbook.report.entry.entry_page import entry_markdown
 from labbook.report.entry.merged_rows import merge_unobserved
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from labbook.model.run import Arguments, FileUse, Framework, Run
+from labbook.model.run import Arguments, Framework, Run
+from labbook.model.run_files import FileUse
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.report.entry.entry_page import entry_markdown

@@ -15,6 +15,7 @@ from labbook.health.evidence.training_kind import CLASSIFIERS, has_fallen, train
 from labbook.health.evidence.trend_tests import median
 from labbook.health.rules.data.sequence_targets import is_over_sequence, sequence_ahead
 from labbook.model.check import Outcome, check
+from labbook.model.events.inspection_kinds import FunctionInspection
 from labbook.model.events.training_kinds import LossCall
 from labbook.model.message import Message, message
 from labbook.model.run import Run
@@ -197,16 +198,21 @@ def mask_hides_padding(run: Run, signals: Signals) -> Outcome | None:
 
     Source: chosen by us (tier 2), in at least 3 looks and all of them; their number differs between samples.
     """
-    rows = [row for event in signals.tensors for row in event.get("functions", []) if "padding_only" in row]
-    for is_pooling in (False, True):
-        looks = [row for row in rows if (row.get("fn") == "pooling") is is_pooling and row["padding_only"] is not None]
-        if len(looks) >= _LOOKS and all(row["padding_only"] for row in looks):
-            if not is_pooling:
-                return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(looks)))
-            line = looks[-1].get("line", "")
-            observed = message("health.attention_mask_inverted.pooling", looks=len(looks))
-            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+    rows = [row for event in signals.tensors for row in event.get("functions", [])]
+    rows = [row for row in rows if row.get("padding_only") is not None]
+    looks = [row for row in rows if row.get("fn") != "pooling"]
+    if _only_padding(looks):
+        return Outcome("warn", message("health.attention_mask_inverted.padding", looks=len(looks)))
+    looks = [row for row in rows if row.get("fn") == "pooling"]
+    if _only_padding(looks):
+        line = looks[-1].get("line", "")
+        observed = message("health.attention_mask_inverted.pooling", looks=len(looks))
+        return Outcome("warn", observed, called_in_sentence(line), place_of(line))
     return None
+
+
+def _only_padding(looks: Sequence[FunctionInspection]) -> bool:
+    return len(looks) >= _LOOKS and all(row["padding_only"] for row in looks)
 
 
 @check("attention_mask_multiplied", family="loop-bug", tier=1, needs=("tensors",))
