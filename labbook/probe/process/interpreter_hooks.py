@@ -38,6 +38,8 @@ def install(probe):
     with probe.guard("exit"):
         sys.exit = wrapping.wrap_function(sys.exit, probe.guard("exit"), before=_exit_noter(probe))
         os._exit = wrapping.wrap_function(os._exit, probe.guard("exit"), before=_leaving(probe))
+    if sys.version_info < (3, 11):
+        probe.watch("traceback", _hide_frames)
     probe.watch("threading", lambda module: _watch_threads(module, probe, exceptions))
     probe.watch("multiprocessing.process", lambda module: _watch_children(module, probe, exceptions))
     probe.watch("multiprocessing.popen_fork", lambda module: _watch_deaths(module, probe))
@@ -51,6 +53,19 @@ def install(probe):
         from . import used_sources
 
         used_sources.install(probe)
+
+
+def _hide_frames(module):
+    """Leave the probe's frames out of tracebacks that the program prints of errors it caught.
+
+    From Python 3.11 on they are not in them: see `wrapping.leave_out_one_frame`.
+    """
+    walk = module.walk_tb
+
+    def walk_tb(tb):
+        return ((frame, line) for frame, line in walk(tb) if not wrapping.is_ours(frame.f_code))
+
+    module.walk_tb = wrapping.transparent_wrapper(walk_tb, walk)
 
 
 def _dispatcher(handlers, belongs_to_program):
