@@ -47,22 +47,7 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     if not never:
         if _count_judged(signals) < _AFTER_BACKWARDS:
             return _first_graph(signals, total)
-        if stale := [facts for facts in signals.loop.get("stale", {}).values() if facts.get("tensors")]:
-            old = sum(facts.get("tensors", 0) for facts in stale)
-            held = sum(facts.get("held", 0) for facts in stale)
-            return Outcome("ok", message("health.all_but_stale", count=held - old, held=held, stale=old))
-        followed = signals.loop.get("elements", 0) - signals.loop.get("frozen", 0)
-        larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
-        apart = len({o.get("trains") for o in signals.optimizers}) == len(signals.optimizers) > 1
-        held = sum(o.get("tensors", 0) for o in signals.optimizers)
-        unknown = total and (larger or (apart and held > total)) and len(signals.optimizers) > 1
-        if run.trains_in_turn or unknown:
-            return Outcome("ok", message("health.all"))  # the total is of the models at the end, of what is not frozen
-        if total and larger and max(larger) > total:
-            return Outcome("ok", message("health.all_followed", count=total, held=max(larger)))
-        if 0 < held < total:
-            return Outcome("ok", message("health.all_in_optimizer", count=total, held=held))
-        return Outcome("ok", message("health.all_parameters", count=total) if total else message("health.all"))
+        return Outcome("ok", _reached_parameters(run, signals, total))
     cut = [name for name in never if name not in signals.loop.get("never_called", [])]
     missing = max(signals.loop.get("never_grad_n", 0), len(never))
     if total:
@@ -88,6 +73,26 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
     tables = {m.name for m in modules_of(signals) if m.type == "Embedding"} & places
     is_note = spare or (share <= _SMALL_PART and not tables and max(lacking.values(), default=0) < 2)
     return Outcome("note" if is_note else "warn", observed, (evidence,), where)
+
+
+def _reached_parameters(run: Run, signals: Signals, total: int) -> Message:
+    """Returns how many parameters all got a gradient: those in the optimizer, where these are not the model's."""
+    if stale := [facts for facts in signals.loop.get("stale", {}).values() if facts.get("tensors")]:
+        old = sum(facts.get("tensors", 0) for facts in stale)
+        held = sum(facts.get("held", 0) for facts in stale)
+        return message("health.all_but_stale", count=held - old, held=held, stale=old)
+    followed = signals.loop.get("elements", 0) - signals.loop.get("frozen", 0)
+    larger = [o.get("tensors", 0) for o in signals.optimizers if o.get("trainable", 0) > followed > 0]
+    apart = len({o.get("trains") for o in signals.optimizers}) == len(signals.optimizers) > 1
+    held = sum(o.get("tensors", 0) for o in signals.optimizers)
+    unknown = (larger or (apart and held > total)) and len(signals.optimizers) > 1
+    if not total or run.trains_in_turn or unknown:
+        return message("health.all")  # the total is of the models at the end, of what is not frozen
+    if larger and max(larger) > total:
+        return message("health.all_followed", count=total, held=max(larger))
+    if 0 < held < total:
+        return message("health.all_in_optimizer", count=total, held=held)
+    return message("health.all_parameters", count=total)
 
 
 def _places_left_out(ran: Collection[str], never: Sequence[str]) -> set[str]:
