@@ -1,7 +1,8 @@
 """The health checks, one module per subject, each a function with the decorator `check`.
 
 - What was recorded: `coverage` (steps, loss, seeds, overhead), `requested_settings`.
-- Before the first step: `initial`, `wiring`, `loaded_states`, `layer_axes`, and what is in `data/`.
+- Before the first step: `initial`, `wiring`, `optimizer_parameters`, `loaded_states`, `layer_axes`, and what is in
+  `data/`.
 - The loop: `loop`, `partial_passes`, `loss_graph`, `model_mode`, `schedule`, `precision`, `static_graphs`.
 - The model while it trains: `gradient`, `updates`, `frozen_layers`, `activation`, `normalisation`, `numeric`,
   `first_nonfinite`.
