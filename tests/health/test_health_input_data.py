@@ -233,7 +233,7 @@ def test_imbalance(ask):
     column, pixels = ({"shape": [32, *more], "min": 0, "max": 2} for more in ([1], [8, 8]))
     assert ask("class_imbalance", signals=signals([1900, 50, 50], target=column)).verdict == "warn"
     found = ask("class_imbalance", signals=signals([1900, 50, 50], target=pixels))
-    assert found.verdict == "not observed" and "not one class per sample" in found.observed
+    assert found.verdict == "not observed" and "exactly one class label per sample" in found.observed
 
 
 def test_the_labels_of_the_data_are_not_those_of_a_contrastive_loss(ask):

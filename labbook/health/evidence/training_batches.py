@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from labbook.health.evidence.layer_history import modules_of
 from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.inspection_kinds import ModuleOptions
 from labbook.model.signals import Signals
 
 _DISTINCT = 300
@@ -12,16 +14,29 @@ _DISTINCT = 300
 
 
 def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
-    """Returns path of an input leaf -> (step, samples, leaf) of the training batches that were inspected."""
+    """Returns path of an input leaf -> (step, samples, leaf) of the training batches that were inspected.
+
+    The state of a recurrent layer that a program carries from batch to batch is no data.
+    """
     found: dict[str, list[tuple[int, int, Leaf]]] = {}
+    recurrent = [module.options for module in modules_of(signals) if "hidden_size" in module.options]
     for batch in signals.batches:
         if batch.get("phase") != "train":
             continue
         for leaf in batch.get("leaves", []):
-            if leaf.get("role") == "input" and leaf.get("shape", (1,)):  # a scalar is a setting, not data
+            is_state = any(_is_state(leaf, options) for options in recurrent)
+            if leaf.get("role") == "input" and leaf.get("shape", (1,)) and not is_state:  # a scalar is a setting
                 look = (batch.get("step", 0), batch.get("samples", 0), leaf)
                 found.setdefault(leaf.get("path", ""), []).append(look)
     return found
+
+
+def _is_state(leaf: Leaf, options: ModuleOptions) -> bool:
+    """Whether an input that is not the first one has the form of the state of a recurrent layer or cell."""
+    form, layers = leaf.get("shape", ()), options.get("num_layers")
+    if leaf.get("integer") or leaf.get("path") == "0" or not form or form[-1] != options["hidden_size"]:
+        return False
+    return len(form) == 2 if layers is None else len(form) == 3 and form[0] in (layers, 2 * layers)
 
 
 def training_loaders(signals: Signals) -> set[int]:

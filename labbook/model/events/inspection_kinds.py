@@ -32,6 +32,8 @@ class ModuleOptions(TypedDict, total=False):
     padding_idx: Finite
     batch_first: bool
     bidirectional: bool
+    hidden_size: Finite
+    num_layers: Finite
 
 
 class TensorForm(TypedDict, total=False):

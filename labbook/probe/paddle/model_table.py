@@ -14,6 +14,7 @@ _OPTIONS = {
     "out_features": "out_features", "in_channels": "_in_channels", "out_channels": "_out_channels",
     "kernel_size": "_kernel_size", "groups": "_groups", "num_embeddings": "_num_embeddings",
     "embedding_dim": "_embedding_dim", "padding_idx": "_padding_idx",
+    "hidden_size": "hidden_size", "num_layers": "num_layers",
 }  # fmt: skip
 """Name of an option in the protocol -> attribute of a layer. `momentum` keeps PaddlePaddle's meaning: 0.9 is 0.1 in
 PyTorch, so it is recorded as in PyTorch."""

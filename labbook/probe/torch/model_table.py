@@ -10,7 +10,7 @@ from .framework_state import count_elements
 _OPTIONS = [
     "p", "negative_slope", "num_features", "eps", "momentum", "affine", "dim", "axis", "in_features",
     "out_features", "in_channels", "out_channels", "kernel_size", "groups", "bias", "num_embeddings",
-    "embedding_dim", "padding_idx", "batch_first", "bidirectional",
+    "embedding_dim", "padding_idx", "batch_first", "bidirectional", "hidden_size", "num_layers",
 ]  # fmt: skip
 _INITIALISERS = [
     "uniform_", "normal_", "trunc_normal_", "constant_", "ones_", "zeros_", "eye_", "dirac_", "xavier_uniform_",

@@ -11,7 +11,6 @@ from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Cha
 from labbook.model.series import Series
 from labbook.model.signals import optimizer_was_restored
 from labbook.report import numbers
-from labbook.report.curves import drawable
 from labbook.report.ending_exception import (
     ending_exception,
     find_interrupt,
@@ -28,6 +27,7 @@ from labbook.report.entry.printed_series import printed_otherwise, without_repea
 from labbook.report.entry.section_limits import Limits, shorten_middle
 from labbook.report.entry.title import verdict_reason
 from labbook.report.gradient_flow_svg import is_worth_drawing
+from labbook.report.panels import choose_panels
 from labbook.report.series_choice import (
     base_name,
     first_nonfinite_step,
@@ -248,14 +248,10 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     shown.sort(key=lambda series: (series.name != run.primary, ".opt" in series.name))
     if not shown:
         return None
-    names = [base_name(s.name) for s in shown]
     every, shown = len(shown), _without_middle_phases(run, shown)
     rows = [_metric_row(run, each, limits) for each in shown[: limits.rows]]
     return {
-        "drawn": drawable(run.series),
-        "names": [n for n in dict.fromkeys(names) if n in ("loss", "grad_norm", "lr") and "loss" in names]
-        or list(dict.fromkeys(names))[:3],
-        "steps": run.steps or max((s.last_step or 0 for s in shown), default=0),
+        "panels": [panel.title for panel in choose_panels(run.series, run.primary)[0]],
         "rows": rows,
         "more": every - len(rows),
         "phases": run.facts("phases"),

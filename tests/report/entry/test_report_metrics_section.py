@@ -6,6 +6,7 @@ import re
 import pytest
 
 from labbook.model.series import Series
+from labbook.report.curves import curves_svg
 from labbook.report.entry.entry_page import entry_markdown
 
 
@@ -44,3 +45,13 @@ def test_the_ratio_of_updates_is_defined_where_it_stands(runs, notebook, noteboo
     assert "update_ratio is" not in entry_markdown(run, notebook)
     page = entry_markdown(dataclasses.replace(run, series=(*run.series, ratio)), notebook_zh)
     assert "- update_ratio 为一步的变化量的范数 / 权重的范数：" in page
+
+
+@pytest.mark.parametrize("names", [(), ("teacher_acc", "student_acc"), ("val/iou", "val/dice", "kl")])
+def test_the_picture_of_the_curves_is_named_after_what_it_shows(runs, notebook, names):
+    more = [Series.of_values(name, "text", (1, 2, 3), (0.1, 0.2, 0.3), axis="epoch") for name in names]
+    run = dataclasses.replace(runs["finished"](), series=(*runs["finished"]().series, *more))
+    (said,) = re.findall(r"!\[([^]]*)\]\([^)]*curves\.svg\)", entry_markdown(run, notebook))
+    drawn = curves_svg(run.series, run.title, run.primary)
+    assert set(names) <= {one.replace("\\", "") for one in said.split(", ")}
+    assert all(f">{one}<" in drawn for one in said.replace("\\", "").split(", "))
