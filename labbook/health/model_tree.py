@@ -141,14 +141,9 @@ def _activation_values(module: Module, every: Sequence[Module]) -> Iterable[tupl
 
 
 def _gradients(key: int, signals: Signals) -> dict[str, float]:
-    """Name of a module -> the median norm of the gradients of its own parameters."""
-    squares: dict[str, float] = {}
-    for parameter in parameters_of(signals):
-        norms = parameter.values("g") if parameter.model == key else []
-        if norms:
-            owner = _owner(parameter.name)
-            squares[owner] = squares.get(owner, 0.0) + median(norms) ** 2
-    return {name: math.sqrt(value) for name, value in squares.items()}
+    """Name of a module -> the median norm of the gradients of its own parameters, over the inspected steps."""
+    histories = _histories(key, signals).items()
+    return {name: median([norm for norm, _ in steps.values()]) for name, steps in histories if steps}
 
 
 def _histories(key: int, signals: Signals) -> dict[str, _History]:

@@ -377,6 +377,11 @@ class Run:
         return max((process.steps for process in self.processes), default=0)
 
     @property
+    def clips_by_call(self) -> bool:
+        """Whether the program calls a function that clips gradients, after which those of parameters are inspected."""
+        return any(signals.loop.get("clip", {}).get("calls") for signals in self.signals)
+
+    @property
     def duration_s(self) -> float | None:
         """Seconds from start to end, or `None` while running."""
         return None if self.ended is None else max(0.0, self.ended - self.started)

@@ -67,7 +67,7 @@ def model_svg(run: Run, labels: Mapping[str, str]) -> str:
                 _text(_LEFT, top + 8, labels["left_out"].format(count=numbers.count(int(model["unobserved"]))), 90)
             )
             top += 20
-    legend, top = _legend(rows, labels, top, axis)
+    legend, top = _legend(rows, labels, top, axis, clips=run.clips_by_call)
     return frame(_WIDTH, top + 4, run.title, parts + legend)
 
 
@@ -242,12 +242,12 @@ def _state(
 
 
 def _legend(
-    rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str], top: float, axis: Axis | None
+    rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str], top: float, axis: Axis | None, *, clips: bool
 ) -> tuple[list[str], float]:
     """Returns what the colours that occur represent, and the lower edge."""
     found = {one["state"] for row in rows for one in row["states"]}
     entries = [(f"var({paint})", labels[state]) for state, paint in _PAINT.items() if state in found]
-    entries += [("var(--c2)", labels["scale"])] if axis is not None else []
+    entries += [("var(--c2)", labels["scale_clipped" if clips else "scale"])] if axis is not None else []
     parts, x, y = [], _LEFT, top + 8
     if any(state not in _HARMLESS for state in found):
         entries.append(("", f"▲ {labels['worst']}"))

@@ -194,7 +194,7 @@ def test_labels_out_of_the_head(ask):
     assert ask("label_out_of_head", signals={"losses": (classifier(),)}).verdict == "ok"
     masked = classifier(target={"min": 0, "max": 2}, ignored=0.25)
     found = ask("label_out_of_head", signals={"losses": (masked,)})
-    assert found.verdict == "ok" and found.observed == "0 to 2, 25 % of all ignored"
+    assert found.verdict == "ok" and found.observed == "0 to 2, 25 % of the inspected ones ignored"
     calls = [{"fn": "binary_cross_entropy", "training": True, "target": {"min": n, "max": n}} for n in (1, 0, 1)]
     found = ask("label_out_of_head", signals={"losses": tuple(calls)})
     assert found.verdict == "ok" and found.observed == "0 to 1"

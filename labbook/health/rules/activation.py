@@ -199,7 +199,9 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
     singles = [] if acts_in_environment(signals) or has_opposed_optimizers(run, signals) else single_outputs(signals)
     worst = min(singles, key=lambda one: one.last / one.target, default=None)
     if worst is not None:
-        spread = message("health.activation_collapse.deviations", outputs=worst.last, targets=worst.target)
+        spread = message(
+            "health.activation_collapse.deviations", outputs=worst.last, targets=worst.target, looks=_CONFIRMED
+        )
         if worst.collapsed and not _inputs_alike(signals):
             observed = message("health.activation_collapse.nearly", model=worst.root.type, deviations=spread)
             return Outcome("warn", observed)
@@ -208,7 +210,7 @@ def outputs_diverse(run: Run, signals: Signals) -> Outcome | None:
     if lowest is None:
         looks = max((len(_batch_deviations(root)) for root in roots), default=0)
         return too_few_data(looks, _CONFIRMED, "health.too_few.outputs")
-    return Outcome("ok", message("health.activation_collapse.ok", variance=lowest))
+    return Outcome("ok", message("health.activation_collapse.ok", variance=lowest, looks=_CONFIRMED))
 
 
 def _batch_deviations(root: Module) -> list[float]:

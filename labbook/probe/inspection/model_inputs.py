@@ -298,6 +298,12 @@ class ModelInputs:
         raise NotImplementedError
 
 
+def may_be_tokens(fields):
+    """Whether a tensor of a batch has the form of sequences of ids; a mask has not."""
+    is_whole = fields["integer"] and "bool" not in fields["dtype"]
+    return is_whole and fields["role"] != "label" and len(fields["shape"]) == 2
+
+
 def noise_row(shape):
     """Fields of normal random numbers that a forward drew, among those of the functions that it called."""
     return {"fn": "noise", "line": "", "calls": 1, "training": True, "shape": list(shape)}

@@ -1,7 +1,15 @@
 """Looks at the batch of a dense step: what a PaddlePaddle model was given, and the labels that its loss was given."""
 
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS, FEW_IMAGES, PLANES, SHORTEST_ROW, TABLE_ROWS
+from ..inspection.model_inputs import (
+    CHANNELS,
+    COLUMNS,
+    FEW_IMAGES,
+    PLANES,
+    SHORTEST_ROW,
+    TABLE_ROWS,
+    may_be_tokens,
+)
 from ..inspection.sequence_offsets import MOST_TOKENS, PARTS, SHORTEST_SERIES
 from ..training.batch_fingerprints import histogram
 
@@ -34,7 +42,7 @@ class ModelInputs(model_inputs.ModelInputs):
                 size, long = -(-view.shape[1] // PARTS), view.astype("float64")
                 parts = [long[:, at : at + size] for at in range(0, view.shape[1], size)]
                 fields["parts"] = [[float(part.mean()), float(part.std())] for part in parts]
-        elif view is not None and fields["integer"] and role != "label" and view.ndim == 2 and view.size:
+        elif view is not None and may_be_tokens(fields) and view.size:
             rows = view[: max(1, MOST_TOKENS // view.shape[1]), :MOST_TOKENS]
             fields["tokens"] = self._tokens(rows.tolist(), role)
         return fields

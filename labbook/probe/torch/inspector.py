@@ -54,6 +54,7 @@ class TensorInspector(inspector.TensorInspector):
         self.batches = ModelInputs(torch, self.stats, self.without_modes, self.emit)
         self.loaders = DataLoaders(self.fingerprints, self.emit, failed)
         self.loading = Checkpoints(torch, self.emit, failed)
+        self.loading.without_modes = adapter.values.without_modes
         self.flight_recorder = FlightRecorder(torch, self)
         self.collectives = Collectives(torch, self)
         self.copies = ModelCopies(torch, self)

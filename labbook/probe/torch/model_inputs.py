@@ -1,7 +1,15 @@
 """Looks at the batches that reach PyTorch models: their inputs, labels, and columns that never vary."""
 
 from ..inspection import model_inputs
-from ..inspection.model_inputs import CHANNELS, COLUMNS, FEW_IMAGES, PLANES, SHORTEST_ROW, TABLE_ROWS
+from ..inspection.model_inputs import (
+    CHANNELS,
+    COLUMNS,
+    FEW_IMAGES,
+    PLANES,
+    SHORTEST_ROW,
+    TABLE_ROWS,
+    may_be_tokens,
+)
 from ..inspection.sequence_offsets import MOST_TOKENS, PARTS, SHORTEST_SERIES
 from ..training.batch_fingerprints import histogram
 
@@ -40,7 +48,7 @@ class ModelInputs(model_inputs.ModelInputs):
             if leaf.dim() == 3 and leaf.shape[1] >= SHORTEST_SERIES:
                 parts = leaf.detach().to(self.torch.float32).tensor_split(PARTS, 1)
                 fields["parts"] = [[part.mean().item(), part.std(correction=0).item()] for part in parts]
-        elif fields["integer"] and role != "label" and leaf.dim() == 2 and self.stats.is_plain(leaf) and leaf.numel():
+        elif may_be_tokens(fields) and self.stats.is_plain(leaf) and leaf.numel():
             rows = leaf.detach()[: max(1, MOST_TOKENS // leaf.shape[1])]
             fields["tokens"] = self._tokens(rows[:, :MOST_TOKENS].tolist(), role)
         return fields

@@ -182,7 +182,6 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     if not layers and not weights:
         return None
     layer_rows, weight_rows = as_rows(layers.get("rows")), as_rows(weights.get("rows"))
-    clips = any(signals.loop.get("clip", {}).get("calls") for signals in run.signals)
     names = _name_models(run) if len({row.get("model") for row in weight_rows}) > 1 else {}
     named = _name_models(run) if len(as_rows(run.health.get("models"))) > 1 else {}
     return {
@@ -197,7 +196,7 @@ def debug_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         ],
         "more_layers": max(0, len(layer_rows) - limits.rows) + int(layers.get("left_out") or 0),
         "inspected": [numbers.count(int(step)) for step in weights.get("steps") or [weights.get("step") or 0]],
-        "clipped": clips,
+        "clipped": run.clips_by_call,
         "weights": [
             _weight(row, names, limits) | {"step": row.get("step") if len(weights.get("steps") or ()) > 1 else None}
             for row in weight_rows[: limits.rows]

@@ -221,6 +221,7 @@ def health_section(run: Run, limits: Limits, say: Sentences) -> dict[str, Any] |
         "passed": sum(_count_passed(check) for check in run.checks),
         "findings": findings,
         "flow": run.id if is_worth_drawing(run) else "",
+        "clipped": run.clips_by_call,
     }
 
 
