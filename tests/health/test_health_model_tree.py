@@ -124,6 +124,24 @@ def test_health_is_at_the_part_and_names_the_worst_of_equal_ones():
     assert rows["fc"]["gradient"] == [0.5, 1.5] and rows["head"]["gradient"] == [2.0, 2.0]
 
 
+def test_the_gradient_of_a_module_is_the_median_of_its_norms():
+    """Not the root of the medians of its parameters: weight and bias are large in turns."""
+    model = rows_of(("body", "Linear"), ("head", "Linear"))
+    bias = {**model["parameters"][0], "name": "body.bias", "i": len(model["parameters"])}
+    model["parameters"].append(bias)
+    norms = ((3.0, 4.0), (4.0, 3.0), (0.3, 0.4))
+    looks = tuple(
+        {
+            "step": step,
+            "model": 0,
+            "modules": [{"i": 0}],
+            "params": [{"i": 0, "g": weight}, {"i": bias["i"], "g": other}],
+        }
+        for step, (weight, other) in enumerate(norms, 1)
+    )
+    assert next(row for row in tree(model, tensors=looks) if row["name"] == "body")["gradient"] == [5.0, 5.0]
+
+
 def test_weights_that_are_used_without_a_call_of_their_module_are_not_idle():
     model = rows_of(("attention", "Linear"), ("head", "Linear"))
     model["modules"][1]["order"] = None

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from labbook.probe.inspection.model_inputs import ModelInputs
+from labbook.probe.inspection.model_inputs import ModelInputs, may_be_tokens
 from labbook.probe.inspection.sequence_offsets import describe_tokens, padded_share, series_ahead, tokens_ahead
 
 pytestmark = pytest.mark.pure
@@ -102,3 +102,18 @@ def test_padding_at_the_end_of_the_rows(rows, share):
 def test_a_token_that_is_inside_of_the_rows_too_is_no_padding(word, pad):
     rows = [[3, word, 4, 5, 0, 0], [6, 3, 7, 0, 0, 0], [3, 4, 5, 6, 7, 8]]
     assert describe_tokens(rows)["pad"] == pad
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"dtype": "bool"}, False),
+        ({"role": "label"}, False),
+        ({"integer": False}, False),
+        ({"shape": [8]}, False),
+    ],
+)
+def test_a_mask_is_no_sequence_of_ids(fields, expected):
+    ids = {"integer": True, "dtype": "int64", "role": "input", "shape": [8, 5]}
+    assert may_be_tokens({**ids, **fields}) == expected
