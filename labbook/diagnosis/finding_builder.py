@@ -30,7 +30,7 @@ from labbook.model.symptom import Symptom, Wording
 from labbook.model.traceback_frames import innermost_user_frame
 from labbook.store.text.sentences import Sentences, translate_check
 
-_MOST_MESSAGE = 400
+_MOST_MESSAGE, _EARLY = 400, 10
 _LAYER_CALLED = "Exception encountered when calling"
 """Begins the messages of Keras, before the message of the layer."""
 _GRAPH_TRACED = "in user code:"
@@ -144,7 +144,7 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
     key = check.observed_message.key if check.observed_message else ""
     conditions = find_conditions(values, evidence, None)
     if (step := check.where.get("step")) is not None:
-        conditions |= both_ways([("at_once", step <= 1)])
+        conditions |= both_ways([("at_once", step <= 1), ("early", step <= _EARLY)])
     sentences: list[str] = []
     causes: Sequence[str] = ()
     fixes: Sequence[str] = (check.detail,) if check.detail else ()

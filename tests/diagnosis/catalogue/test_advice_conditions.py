@@ -102,7 +102,9 @@ def test_a_check_that_found_nothing_rules_out_the_cause_it_would_have_found() ->
         assert ("The batch contains NaN" in causes) == is_listed
 
 
-@pytest.mark.parametrize(("step", "is_listed"), [(1, False), (40, True)])
-def test_a_loss_that_rises_from_the_first_step_on_has_no_checkpoint_before_the_rise(step: int, is_listed: bool) -> None:
+@pytest.mark.parametrize(("step", "is_listed"), [(1, False), (4, False), (40, True)])
+def test_a_loss_that_rises_from_the_first_steps_on_has_no_checkpoint_before_the_rise(
+    step: int, is_listed: bool
+) -> None:
     causes, fixes = _listed("loss_diverging", Evidence(checks=(_check("loss_diverging", where={"step": step}),)))
     assert ("The data changed" in causes) == ("checkpoint" in fixes) == is_listed
