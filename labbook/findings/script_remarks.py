@@ -36,8 +36,6 @@ def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, languag
     from labbook.review.reviewer import review_files
 
     violations = [one for one in review_files(files, language, _SECONDS).violations if one.severity != "note"]
-    if not violations:
-        return diagnosis
     lead, colon, stop = _LEADS.get(language, _LEADS["en"])
     findings = []
     for finding in diagnosis.findings:
@@ -50,7 +48,8 @@ def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, languag
             finding = replace(finding, causes=_describe(found, script, colon), fixes=_advice(found, stop))
         rest = [one for one in related if one not in found]
         lines = [f"{lead}{line}" for line in _describe(rest, script, colon)]
-        findings.append(_add_place(replace(finding, evidence=(*finding.evidence, *lines)), related))
+        placed = _add_place(replace(finding, evidence=(*finding.evidence, *lines)), related)
+        findings.append(_add_culprit(placed, catalogue, files))
     return replace(diagnosis, findings=tuple(findings))
 
 
@@ -75,6 +74,17 @@ def _add_place(finding: Finding, violations: Sequence[Violation]) -> Finding:
         return finding
     (file, line) = next(iter(same))
     return replace(finding, where={**finding.where, "file": file, "line": line})
+
+
+def _add_culprit(finding: Finding, catalogue: Catalogue, files: Sequence[Path]) -> Finding:
+    """Adds the line that the page of a finding names by its kind, if the finding has no place yet."""
+    page = catalogue.symptoms.get(finding.symptom)
+    if page is None or not page.line_of or finding.where.get("file"):
+        return finding
+    from labbook.findings.culprit_lines import find_culprit
+
+    found = find_culprit(page.line_of, files)
+    return finding if found is None else replace(finding, where={**finding.where, "file": found[0], "line": found[1]})
 
 
 def _find_code(run: Run) -> tuple[Path | None, list[Path]]:

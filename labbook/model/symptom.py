@@ -100,6 +100,8 @@ class Symptom:
         when: Condition of a run -> numbers, from 1, of the causes and of the fixes to list first; with the prefix
             `LEFT_OUT` of `symptom_catalogue`, of those to leave out.
         instead: Condition of a run -> id of the symptom that the same evidence means then.
+        line_of: Kinds of calls, one of which is the line of the program that it is about, the best first; see
+            `labbook.findings.culprit_lines`.
         cured_by: What the fix usually changes, likeliest first: "option:lr", "code", "package:torch", "hardware", ...
         words: Search words, in any language.
         asked: How people describe it who have not read the page, in any language; only for searches.
@@ -120,6 +122,7 @@ class Symptom:
     caused_by: tuple[str, ...] = ()
     when: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
+    line_of: tuple[str, ...] = ()
     cured_by: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()

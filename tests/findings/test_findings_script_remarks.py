@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.findings.script_remarks import add_violations
 from labbook.model.finding import Diagnosis, Finding
@@ -61,3 +63,23 @@ def test_code_that_is_gone_or_broken_says_nothing(tmp_path):
     assert add_violations(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis
     (tmp_path / "gone.py").write_text("print 'two'\n")
     assert add_violations(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis
+
+
+@pytest.mark.parametrize(
+    ("symptom", "line"),
+    [("update_too_large", 3), ("lr_schedule_wrong", 6), ("clip_always_active", 5), ("class_imbalance", None)],
+)
+@pytest.mark.parametrize("again", ["", "torch.nn.utils.clip_grad_norm_(p, 2)\nscheduler.step()\nAdam(p)\n"])
+def test_the_only_call_of_its_kind_is_the_place_of_a_finding(tmp_path, symptom, line, again):
+    code = """from torch.optim import Adam, lr_scheduler
+import torch
+optimizer = Adam(p, lr=1.0)
+scheduler = lr_scheduler.StepLR(optimizer, 3)
+torch.nn.utils.clip_grad_norm_(p, 1)
+scheduler.step()
+"""
+    (tmp_path / "train.py").write_text(code + again)
+    run = Run(id="a", status="finished", argv=("python", "train.py"), cwd=str(tmp_path), started=0.0)
+    finding = Finding(symptom, "loop-bug", "loop-bug", 1, "error", "a title", where={"step": 1})
+    found = add_violations(Diagnosis((finding,)), run, load_catalogue(tmp_path), "en").findings[0]
+    assert found.where.get("line") == (None if again else line)

@@ -32,7 +32,7 @@ REFUTED = "not "
 """Prefix of a condition that is known not to be met."""
 _MATCHES, _MISSES = "Matches", "Does not match"
 KINDS = ("exception", "output", "warning", "exit", "reads")
-_LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "cured_by", "words", "source")
+_LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "line_of", "cured_by", "words", "source")
 _ASKED = ("asked", "asked_zh")
 _ID = re.compile(r"[a-z][a-z0-9_]{2,60}\Z")
 _ITEM = re.compile(r"(?:[-*]|\d+[.)])\s+")
