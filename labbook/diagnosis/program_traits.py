@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from statistics import median
 
 from labbook.diagnosis.catalogue.run_conditions import OBSERVED
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, REFUTED
@@ -15,6 +16,8 @@ CODE, FINE = "code: ", "ok: "
 """Begin conditions: the program's text has one of these words; the check of this id found nothing."""
 _MOST_FILES, _MOST_BYTES = 30, 200_000
 _OWN_LOOP = re.compile(r"\.backward\(|\.minimize\(")
+_TINY = 1e-3
+"""Norm of the gradients of a whole model that is small. Source: chosen by us; healthy programs here have 0.01 to 10."""
 _PART = re.compile(r"\w\.\w+(?:\[\w+\])?\.parameters\(|named_parameters|filter\(")
 _RECURRENT = re.compile(r"rnn|lstm|gru|recur|cell|mamba|ssm", re.IGNORECASE)
 _ADAPTIVE = re.compile(r"ada|rms|lamb|lion", re.IGNORECASE)
@@ -61,11 +64,13 @@ def iter_traits(run: Run, code: str) -> Iterator[tuple[str, bool | None]]:
     types = {str(row.get("type", "")) for one in seen for model in one.models for row in model.get("modules", ())}
     optimizers = [one for each in run.signals for one in each.optimizers]
     rates = [series.values for series in run.series if (series.name, series.source) == ("lr", "probe")]
+    norms = [value for one in run.series if one.name == "grad_norm" for value in one.values if value > 0]
     clips = any(one.loop.get("clip", {}).get("calls") for one in run.signals)
     known: dict[str, tuple[object, bool]] = {
         "adaptive": (optimizers, any(_ADAPTIVE.search(str(one.get("type"))) for one in optimizers)),
         "amp": (states, any(state.get("amp") for state in states)),
         "clips": (seen, clips or any(one.get("options", {}).get("grad_clip") for one in optimizers)),
+        "distributed": (run.processes, len({one.rank for one in run.processes if one.rank is not None}) > 1),
         "evaluated": (seen, any(one.evaluations or one.loop.get("forwards", {}).get("eval_nograd") for one in seen)),
         "gives_part": (code, bool(_PART.search(code))),
         "loss_summed": (losses, any(one.get("training", True) and one.get("reduction") == "sum" for one in losses)),
@@ -73,6 +78,7 @@ def iter_traits(run: Run, code: str) -> Iterator[tuple[str, bool | None]]:
         "resumed": (seen, any(one.loaded for one in run.signals)),
         "scheduled": (rates, any(len(set(one)) > 1 for one in rates) or any("scheduler" in one.loop for one in seen)),
         "several_optimizers": (optimizers, len(optimizers) > 1),
+        "tiny_gradients": (norms, bool(norms) and median(norms) < _TINY),
     }
     for name, (is_observed, is_met) in known.items():
         yield name, True if is_met else False if is_observed else None

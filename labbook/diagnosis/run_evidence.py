@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
+from labbook.diagnosis.catalogue.symptom_catalogue import REFUTED
 from labbook.diagnosis.cell_names import describe_missing_name
 from labbook.diagnosis.finding_builder import locate_exception
 from labbook.diagnosis.program_traits import both_ways, iter_traits, read_program_text
@@ -246,7 +247,6 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "no_gpu", "gpus" in hardware and not hardware["gpus"]
     yield "container", bool(run.facts("container").get("kind"))
     yield "workers", any(loader.get("workers", 0) > 0 for loader in _loaders(run))
-    yield "distributed", len({p.rank for p in run.processes if p.rank is not None}) > 1
     odd = run.facts("ranks").get("odd") or {}
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended", "apart")
     yield from (("waited_for", waited_for), ("ended_early", waited_for and odd.get("kind") == "ended"))
@@ -273,7 +273,8 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "arrived_late", (late := on_gpu and any(flight.get("trigger") == "parameter" for flight in flights))
     yield "never_finite", any(flight.get("step") == 1 and flight.get("trigger") == "loss" for flight in flights)
     yield "known_at_once", bool(flights) and not late
-    yield "rising", any(map(_gradients_rose, flights))
+    rising = any(map(_gradients_rose, flights))
+    yield from (("rising", rising), (f"{REFUTED}rising", bool(flights) and not rising))
     yield "out_of_domain", any(map(_is_out_of_domain, flights))
 
 

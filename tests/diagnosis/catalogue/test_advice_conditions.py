@@ -15,7 +15,7 @@ from labbook.diagnosis.finding_builder import order_advice
 from labbook.diagnosis.program_traits import both_ways, iter_traits, read_program_text
 from labbook.diagnosis.run_evidence import collect_run_evidence
 from labbook.model.evidence import Evidence
-from labbook.model.run import CheckResult, Framework, Run
+from labbook.model.run import CheckResult, Framework, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
@@ -66,13 +66,25 @@ def test_each_trait_of_a_program_can_be_met_refuted_and_unknown() -> None:
         losses=({"reduction": "mean"},),
         optimizers=({"type": "SGD", "options": {}},),
     )
+    norm = Series("grad_norm", "probe", (1, 2), (1e-5, 1e-6))
+    ranks = tuple(Process(7 + rank, 1, ("python", "a.py"), "main", rank=rank) for rank in (0, 1))
     rate = Series("lr", "probe", (1, 2), (0.1, 0.01))
+    amp, plain = ((Framework("torch", "2", state=state),) for state in ({"amp": [{"dtype": "x"}]}, {"mode": "dynamic"}))
     has = dataclasses.replace(
-        RUN, signals=(having,), series=(rate,), frameworks=(Framework("torch", "2", state={"amp": [{"dtype": "x"}]}),)
+        RUN,
+        signals=(having,),
+        series=(rate, norm),
+        processes=ranks,
+        frameworks=amp,
     )
     flat = dataclasses.replace(rate, values=(0.1, 0.1))
+    large = dataclasses.replace(norm, values=(1.0, 2.0))
     lacks = dataclasses.replace(
-        RUN, signals=(lacking,), series=(flat,), frameworks=(Framework("torch", "2", state={"mode": "dynamic"}),)
+        RUN,
+        signals=(lacking,),
+        series=(flat, large),
+        processes=ranks[:1],
+        frameworks=plain,
     )
     names = {name for name, _ in iter_traits(RUN, "")}
     assert both_ways(iter_traits(RUN, "")) == frozenset()
