@@ -14,13 +14,13 @@ from labbook.diagnosis.catalogue.run_conditions import (
     OBSERVED,
     conditions_said,
     find_conditions,
-    observed_cases,
     read_label_mark,
 )
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.families.family_tables import load_tables, title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
+from labbook.diagnosis.program_traits import both_ways, conditions_of_page
 from labbook.model.check import cases_of
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
@@ -30,7 +30,7 @@ from labbook.model.symptom import Symptom, Wording
 from labbook.model.traceback_frames import innermost_user_frame
 from labbook.store.text.sentences import Sentences, translate_check
 
-_MOST_MESSAGE = 400
+_MOST_MESSAGE, _EARLY = 400, 10
 _LAYER_CALLED = "Exception encountered when calling"
 """Begins the messages of Keras, before the message of the layer."""
 _GRAPH_TRACED = "in user code:"
@@ -142,8 +142,9 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
     symptom = catalogue.symptoms.get(check.id)
     values = {name: str(value) for name, value in {**evidence.facts, **check.where}.items()}
     key = check.observed_message.key if check.observed_message else ""
-    cases = cases_of(check)
-    conditions = find_conditions(values, evidence, None).union(f"{OBSERVED}{case}" for case in cases)
+    conditions = find_conditions(values, evidence, None)
+    if (step := check.where.get("step")) is not None:
+        conditions |= both_ways([("at_once", step <= 1), ("early", step <= _EARLY)])
     sentences: list[str] = []
     causes: Sequence[str] = ()
     fixes: Sequence[str] = (check.detail,) if check.detail else ()
@@ -152,12 +153,10 @@ def build_check_finding(check: CheckResult, catalogue: Catalogue, evidence: Evid
         wording = symptom.wording_in(language)
         title = wording.title
         sentences = _first_sentence(wording, values, evidence)
-        own = fixes if is_specific else ()
-        causes, fixes = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
-        # A case that was observed has its own cause; the others of the page are those of other cases.
-        met = (cause for case, (cause, _) in observed_cases(symptom.when).items() if case in cases)
-        causes = [wording.why[number - 1] for number in dict.fromkeys(met) if number] or causes
-        fixes = [*own, *(fix for fix in fixes if fix not in own)]
+        conditions = conditions.union(conditions_of_page(symptom.when, cases_of(check), evidence.code))
+        causes, suggested = order_advice(symptom, wording.why, wording.attempts or tuple(fixes), conditions)
+        # An advice with the values of the run takes the place of those of the page.
+        fixes = fixes if is_specific else suggested
     evidence_of_check = [*sentences, observed, *check.evidence]
     if key.startswith(_OF_CODE):
         # A rule says what is wrong in that line; the page lists what may be wrong elsewhere.
@@ -189,9 +188,11 @@ def order_advice(
     met = [(key, numbers) for key, numbers in symptom.when.items() if key.removeprefix(LEFT_OUT) in conditions]
     ordered: list[list[str]] = []
     for place, items in enumerate((causes, fixes)):
-        first = [numbers[place] for key, numbers in met if not key.startswith(LEFT_OUT)]
-        ruled_out = {numbers[place] for key, numbers in met if key.startswith(LEFT_OUT)}
-        chosen = dict.fromkeys([*first, *range(1, len(items) + 1)])
+        first = [n for key, numbers in met for n in numbers[place] if not key.startswith(LEFT_OUT)]
+        ruled_out = {n for key, numbers in met for n in numbers[place] if key.startswith(LEFT_OUT)}
+        # A case that was observed has its own cause and fix; the others of the page are those of other cases.
+        own = [n for key, numbers in met for n in numbers[place] if key.startswith(OBSERVED)]
+        chosen = dict.fromkeys(own or [*first, *range(1, len(items) + 1)])
         ordered.append([items[n - 1] for n in chosen if 0 < n <= len(items) and n not in ruled_out])
     return ordered[0], ordered[1]
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
+from labbook.diagnosis.catalogue.symptom_catalogue import REFUTED
 from labbook.diagnosis.cell_names import describe_missing_name
 from labbook.diagnosis.finding_builder import locate_exception
+from labbook.diagnosis.program_traits import both_ways, iter_traits, read_program_text
 from labbook.diagnosis.text.ipynb import Cell, read_cells_until
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
@@ -41,9 +43,13 @@ def _is_of_launcher(one: CaughtException | ObservedException) -> bool:
 def collect_run_evidence(run: Run) -> Evidence:
     """The evidence of a run; only its health checks where it did not fail."""
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
-    conditions, facts = frozenset(name for name, holds in _iter_conditions(run) if holds), _facts(run)
+    is_wrong = any(check.verdict in ("fail", "warn") for check in run.checks)
+    facts, code = _facts(run), read_program_text(run) if is_wrong else ""
+    conditions = both_ways(iter_traits(run, code)).union(name for name, holds in _iter_conditions(run) if holds)
     if run.status not in _FAILED and not is_standstill(run):
-        return Evidence(checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True)
+        return Evidence(
+            checks=run.checks, conditions=conditions, facts=facts, framework=framework, clean_end=True, code=code
+        )
     odd = run.facts("ranks").get("odd") or {}
     # Where a rank was killed or crashed, the errors of all others only say that it has gone, and so do their ends.
     gone = odd.get("ranks", ()) if odd.get("kind") in ("killed", "lost") or _has_crashed(odd) else ()
@@ -56,7 +62,7 @@ def collect_run_evidence(run: Run) -> Evidence:
         waits = _read_text(_lines_on_resources(run)).lines
         # Some libraries abort at the signal that stops the program.
         ending = replace(ending, signal="") if ending.signal == "SIGABRT" else ending
-        return Evidence(raised, waits, ending, run.checks, conditions, facts, framework)
+        return Evidence(raised, waits, ending, run.checks, conditions, facts, framework, code=code)
     raised = tuple(map(read_caught_exception, _exceptions_in_order(caught, odd, gone)))
     if raised and ending.facts.get("child_signal"):
         # The exception is about the child, or a consequence of its death.
@@ -86,6 +92,7 @@ def collect_run_evidence(run: Run) -> Evidence:
         conditions=conditions,
         facts=facts,
         framework=framework or printed.framework,
+        code=code,
     )
 
 
@@ -240,16 +247,12 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "no_gpu", "gpus" in hardware and not hardware["gpus"]
     yield "container", bool(run.facts("container").get("kind"))
     yield "workers", any(loader.get("workers", 0) > 0 for loader in _loaders(run))
-    yield "distributed", len({p.rank for p in run.processes if p.rank is not None}) > 1
-    yield "amp", any(state.get("amp") for state in states)
     odd = run.facts("ranks").get("odd") or {}
     waited_for = bool(odd.get("others")) and odd.get("kind") in ("elsewhere", "differs", "behind", "ended", "apart")
     yield from (("waited_for", waited_for), ("ended_early", waited_for and odd.get("kind") == "ended"))
     yield "one_rank", odd.get("kind") == "failed" and len(odd.get("ranks") or ()) == 1 and bool(odd.get("others"))
     at_once = any(check.id == "replica_divergence" and check.where.get("step") == 1 for check in run.checks)
     yield "began_apart", at_once and not any(signals.loop.get("wrapper", "") for signals in run.signals)
-    yield "dead_at_once", any(check.id == "dead_relu" and check.where.get("step") == 1 for check in run.checks)
-    yield "outputs_differ", any(check.id == "activation_collapse" and check.verdict == "ok" for check in run.checks)
     yield "not_arrived", odd.get("kind") == "elsewhere"
     yield "other_call", bool(odd.get("places")) or odd.get("kind") in ("differs", "apart", "crossed")
     yield (
@@ -257,7 +260,6 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
         waited_for or odd.get("kind") in ("scattered", "crossed") or bool(run.facts("ending").get("stalled")),
     )
     yield "compiled", run.mode == "compiled" or any(state.get("compiled") for state in states)
-    yield "resumed", any(signals.loaded for signals in run.signals)
     yield from (("changed_code", "code" in changed), ("changed_packages", "package" in changed))
     yield "validation", run.steps > 0 and _is_evaluating(run)
     yield "smaller_batch", run.status in _FAILED and not _is_evaluating(run) and _is_at_smaller_batch(run)
@@ -266,17 +268,13 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     missing, folders = list(_missing_modules(run)), _project_folders(run)
     yield "module_in_project", any(_lies_in(folders, _PYTHON, one.partition(".")[0]) for one in missing)
     yield "module_not_built", any(_lies_in(folders, _SOURCES, one.replace(".", "/")) for one in missing)
-    losses = [loss for signals in run.signals for loss in signals.losses]
-    yield "loss_summed", any(loss.get("training", True) and loss.get("reduction") == "sum" for loss in losses)
     yield "bad_batch", "nonfinite_input" in wrong
-    options = [optimizer.get("options", {}) for signals in run.signals for optimizer in signals.optimizers]
-    calls = [signals.loop.get("clip", {}).get("calls") for signals in run.signals]
-    yield "clips", any(calls) or any(option.get("grad_clip") for option in options)
     on_gpu = any(device.get("kind") == "cuda" for framework in run.frameworks for device in framework.devices)
     yield "arrived_late", (late := on_gpu and any(flight.get("trigger") == "parameter" for flight in flights))
     yield "never_finite", any(flight.get("step") == 1 and flight.get("trigger") == "loss" for flight in flights)
     yield "known_at_once", bool(flights) and not late
-    yield "rising", any(map(_gradients_rose, flights))
+    rising = any(map(_gradients_rose, flights))
+    yield from (("rising", rising), (f"{REFUTED}rising", bool(flights) and not rising))
     yield "out_of_domain", any(map(_is_out_of_domain, flights))
 
 

@@ -20,7 +20,7 @@ _MOST_FILES = 30
 _MOST_BYTES = 200_000
 """Larger files would use up the time limit alone. Source: chosen by us, 0.1 s for 4,000 lines here."""
 _MOST_VIOLATIONS = 3
-_LEADS = {"en": ("in the code: ", ": "), "zh": ("代码中 ", "：")}
+_LEADS = {"en": ("in the code: ", ": ", "."), "zh": ("代码中 ", "：", "。")}
 
 
 def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, language: str) -> Diagnosis:
@@ -36,17 +36,35 @@ def add_violations(diagnosis: Diagnosis, run: Run, catalogue: Catalogue, languag
     from labbook.review.reviewer import review_files
 
     violations = [one for one in review_files(files, language, _SECONDS).violations if one.severity != "note"]
-    if not violations:
-        return diagnosis
-    lead, colon = _LEADS.get(language, _LEADS["en"])
+    lead, colon, stop = _LEADS.get(language, _LEADS["en"])
     findings = []
     for finding in diagnosis.findings:
         # What a row of the checklist has from the review is not said twice.
         others = [one for one in violations if strip_markdown(one.what) != strip_markdown(finding.message)]
         related = _rank_related(finding, others, catalogue)[:_MOST_VIOLATIONS]
-        lines = [f"{lead}{_format_place(one, script)}{colon}{strip_markdown(one.what)}" for one in related]
-        findings.append(_add_place(replace(finding, evidence=(*finding.evidence, *lines)), related))
+        found = [one for one in related if one.symptom == finding.symptom and one.tier == 1]
+        if found:
+            # The text of the program has the cause that the page can only guess.
+            finding = replace(finding, causes=_describe(found, script, colon), fixes=_advice(found, stop))
+        rest = [one for one in related if one not in found]
+        lines = [f"{lead}{line}" for line in _describe(rest, script, colon)]
+        placed = _add_place(replace(finding, evidence=(*finding.evidence, *lines)), related)
+        findings.append(_add_culprit(placed, catalogue, files))
     return replace(diagnosis, findings=tuple(findings))
+
+
+def _describe(violations: Sequence[Violation], script: Path, colon: str) -> tuple[str, ...]:
+    """Returns one sentence for what is wrong, with all its places."""
+    places: dict[str, list[str]] = {}
+    for one in violations:
+        places.setdefault(strip_markdown(one.what), []).append(_format_place(one, script))
+    return tuple(f"{', '.join(where)}{colon}{what}" for what, where in places.items())
+
+
+def _advice(violations: Sequence[Violation], stop: str) -> tuple[str, ...]:
+    """Returns what to do about them, each once, as whole sentences."""
+    sentences = dict.fromkeys(one.advice for one in violations)
+    return tuple(f"{text[:1].upper()}{text[1:]}{stop}" for text in sentences)
 
 
 def _add_place(finding: Finding, violations: Sequence[Violation]) -> Finding:
@@ -56,6 +74,17 @@ def _add_place(finding: Finding, violations: Sequence[Violation]) -> Finding:
         return finding
     (file, line) = next(iter(same))
     return replace(finding, where={**finding.where, "file": file, "line": line})
+
+
+def _add_culprit(finding: Finding, catalogue: Catalogue, files: Sequence[Path]) -> Finding:
+    """Adds the line that the page of a finding names by its kind, if the finding has no place yet."""
+    page = catalogue.symptoms.get(finding.symptom)
+    if page is None or not page.line_of or finding.where.get("file"):
+        return finding
+    from labbook.findings.culprit_lines import find_culprit
+
+    found = find_culprit(page.line_of, files)
+    return finding if found is None else replace(finding, where={**finding.where, "file": found[0], "line": found[1]})
 
 
 def _find_code(run: Run) -> tuple[Path | None, list[Path]]:

@@ -103,11 +103,12 @@ class Evidence:
         lines: Ordered by line number or time.
         ending: How the process ended, if known.
         checks: Rows of the health checklist.
-        conditions: Names of conditions that are true in this run ("first_step", "memory_rising"); see
-            `labbook.diagnosis.catalogue.run_conditions`.
+        conditions: Names of conditions that are true in this run ("first_step", "memory_rising"), and with "not " in
+            front of those that are known to be false; see `labbook.diagnosis.catalogue.run_conditions`.
         facts: Values for placeholders in fixes ("batch_size", "lr").
         framework: "torch", "paddle" or "".
         clean_end: Whether the program is known to have succeeded; output alone is then no failure.
+        code: Text of all files of the program, or "" where it is not known to be all.
     """
 
     exceptions: tuple[ObservedException, ...] = ()
@@ -118,3 +119,4 @@ class Evidence:
     facts: Mapping[str, Any] = field(default_factory=dict)
     framework: str = ""
     clean_end: bool = False
+    code: str = ""

@@ -97,8 +97,11 @@ class Symptom:
         not_when: Templates; a message that contains one of them is not this symptom.
         causes_of: Ids of the consequences of this symptom.
         caused_by: Ids of symptoms that cause this one if they are found, too.
-        when: Condition of a run -> (cause, fix): numbers, from 1, of the cause and the fix to list first.
+        when: Condition of a run -> numbers, from 1, of the causes and of the fixes to list first; with the prefix
+            `LEFT_OUT` of `symptom_catalogue`, of those to leave out.
         instead: Condition of a run -> id of the symptom that the same evidence means then.
+        line_of: Kinds of calls, one of which is the line of the program that it is about, the best first; see
+            `labbook.findings.culprit_lines`.
         cured_by: What the fix usually changes, likeliest first: "option:lr", "code", "package:torch", "hardware", ...
         words: Search words, in any language.
         asked: How people describe it who have not read the page, in any language; only for searches.
@@ -117,8 +120,9 @@ class Symptom:
     not_when: tuple[str, ...] = ()
     causes_of: tuple[str, ...] = ()
     caused_by: tuple[str, ...] = ()
-    when: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    when: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
+    line_of: tuple[str, ...] = ()
     cured_by: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.findings.script_remarks import add_violations
 from labbook.model.finding import Diagnosis, Finding
@@ -26,27 +28,32 @@ def diagnosed(tmp_path, symptom, family, language="en"):
     (tmp_path / "train.py").write_text(LOOP)
     (tmp_path / "steps.py").write_text(STEPS)
     run = Run(id="a", status="finished", argv=("python", "train.py"), cwd=str(tmp_path), started=0.0)
-    finding = Finding(symptom, family, family, 1, "error", "a title", evidence=("measured",))
-    return add_violations(Diagnosis((finding,)), run, load_catalogue(tmp_path), language).findings[0].evidence
+    finding = Finding(
+        symptom, family, family, 1, "error", "a title", evidence=("m",), causes=("a", "b"), fixes=("c", "d")
+    )
+    return add_violations(Diagnosis((finding,)), run, load_catalogue(tmp_path), language).findings[0]
 
 
-def test_the_line_of_the_loop_stands_under_the_finding(tmp_path):
-    first, second = diagnosed(tmp_path, "grad_not_cleared", "gradient")
+def test_what_the_code_shows_is_the_only_cause_and_its_advice_the_only_fix(tmp_path):
+    found = diagnosed(tmp_path, "grad_not_cleared", "gradient")
 
-    assert first == "measured"
-    assert second.startswith("in the code: steps.py:5: gradients are never cleared")
+    assert found.evidence == ("m",)
+    assert len(found.causes) == len(found.fixes) == 1
+    assert found.causes[0].startswith("steps.py:5: gradients are never cleared")
+    assert found.fixes[0].startswith("Call `optimizer.zero_grad()` once per step") and found.fixes[0].endswith(".")
 
 
 def test_a_consequence_is_led_back_to_the_line(tmp_path):
-    assert any("steps.py:5" in line for line in diagnosed(tmp_path, "exploding_gradient", "gradient"))
+    assert any("steps.py:5" in line for line in diagnosed(tmp_path, "exploding_gradient", "gradient").evidence)
 
 
 def test_in_chinese(tmp_path):
-    assert diagnosed(tmp_path, "grad_not_cleared", "gradient", "zh")[1].startswith("代码中 steps.py:5：")
+    found = diagnosed(tmp_path, "grad_not_cleared", "gradient", "zh")
+    assert found.causes[0].startswith("steps.py:5：") and found.fixes[0].endswith("。")
 
 
 def test_remarks_on_something_else_are_left_out(tmp_path):
-    assert diagnosed(tmp_path, "file_not_found", "file_not_found") == ("measured",)
+    assert diagnosed(tmp_path, "file_not_found", "file_not_found").evidence == ("m",)
 
 
 def test_code_that_is_gone_or_broken_says_nothing(tmp_path):
@@ -56,3 +63,23 @@ def test_code_that_is_gone_or_broken_says_nothing(tmp_path):
     assert add_violations(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis
     (tmp_path / "gone.py").write_text("print 'two'\n")
     assert add_violations(diagnosis, run, load_catalogue(tmp_path), "en") == diagnosis
+
+
+@pytest.mark.parametrize(
+    ("symptom", "line"),
+    [("update_too_large", 3), ("lr_schedule_wrong", 6), ("clip_always_active", 5), ("class_imbalance", None)],
+)
+@pytest.mark.parametrize("again", ["", "torch.nn.utils.clip_grad_norm_(p, 2)\nscheduler.step()\nAdam(p)\n"])
+def test_the_only_call_of_its_kind_is_the_place_of_a_finding(tmp_path, symptom, line, again):
+    code = """from torch.optim import Adam, lr_scheduler
+import torch
+optimizer = Adam(p, lr=1.0)
+scheduler = lr_scheduler.StepLR(optimizer, 3)
+torch.nn.utils.clip_grad_norm_(p, 1)
+scheduler.step()
+"""
+    (tmp_path / "train.py").write_text(code + again)
+    run = Run(id="a", status="finished", argv=("python", "train.py"), cwd=str(tmp_path), started=0.0)
+    finding = Finding(symptom, "loop-bug", "loop-bug", 1, "error", "a title", where={"step": 1})
+    found = add_violations(Diagnosis((finding,)), run, load_catalogue(tmp_path), "en").findings[0]
+    assert found.where.get("line") == (None if again else line)

@@ -20,7 +20,7 @@ from labbook.store.journal import write_atomically
 
 Part = TypeVar("Part", Wording, Pattern)
 
-_FORM = 7
+_FORM = 8
 """Version of the file format; a file of another version is ignored."""
 _NAMES: Mapping[type, Sequence[str]] = {kind: [field.name for field in fields(kind)] for kind in (Wording, Pattern)}
 _UNKEPT = ("matches", "misses")
@@ -71,7 +71,7 @@ def _symptom(data: Mapping[str, Any]) -> Symptom:
     plain: dict[str, Any] = {key: _load_part(value) for key, value in data.items()}
     plain["wording"] = {language: _build_part(Wording, values) for language, values in data["wording"].items()}
     plain["patterns"] = tuple(_build_part(Pattern, values) for values in data["patterns"])
-    plain["when"] = {condition: tuple(pair) for condition, pair in data["when"].items()}
+    plain["when"] = {condition: tuple(map(tuple, pair)) for condition, pair in data["when"].items()}
     return Symptom(**plain)
 
 

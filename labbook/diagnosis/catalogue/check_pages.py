@@ -54,7 +54,7 @@ def _wording(symptom: Symptom, framework: str) -> dict[str, CheckWording]:
     if key not in _wordings:
         if len(_wordings) >= _MOST_WORDINGS:
             _wordings.clear()
-        fixes = {case: fix for case, (_, fix) in observed_cases(symptom.when).items() if fix}
+        fixes = {case: fixes[0] for case, (_, fixes) in observed_cases(symptom.when).items() if fixes}
         found = {
             language: CheckWording(
                 said.check,

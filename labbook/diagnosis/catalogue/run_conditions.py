@@ -82,8 +82,10 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
     return evidence.conditions | met | set(asserted[:1])
 
 
-def observed_cases(when: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Case that a check may observe -> the numbers of its cause and its fix on a page, 0 for none.
+def observed_cases(
+    when: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]],
+) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Case that a check may observe -> the numbers of its causes and of its fixes on a page.
 
     Args:
         when: Conditions of a page; see `Symptom.when`.

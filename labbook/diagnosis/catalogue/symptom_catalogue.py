@@ -27,10 +27,12 @@ HEADINGS = {
     "zh": ("现象", "原因", "怎么办"),
 }
 LEFT_OUT = "!"
-"""Prefix of a condition of `Symptom.when` that rules out its cause and fix."""
+"""Prefix of a condition of `Symptom.when` that rules out its causes and fixes."""
+REFUTED = "not "
+"""Prefix of a condition that is known not to be met."""
 _MATCHES, _MISSES = "Matches", "Does not match"
 KINDS = ("exception", "output", "warning", "exit", "reads")
-_LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "cured_by", "words", "source")
+_LISTS = ("frameworks", "not_when", "causes_of", "caused_by", "line_of", "cured_by", "words", "source")
 _ASKED = ("asked", "asked_zh")
 _ID = re.compile(r"[a-z][a-z0-9_]{2,60}\Z")
 _ITEM = re.compile(r"(?:[-*]|\d+[.)])\s+")
@@ -238,20 +240,28 @@ def _checked(key: str, template: str) -> None:
         raise _WrongPageError("errors.symptom.pattern", at=key, problem=error) from None
 
 
-def _parse_when(meta: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    rows = meta.get("when") or {}
-    if not isinstance(rows, dict):
-        raise _WrongPageError("errors.symptom.no_when", at="when")
+def _parse_when(meta: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Reads `when`, and `needs`: causes and fixes that are left out where their condition is known not to be met."""
     found = {}
-    for condition, chosen in rows.items():
-        numbers = chosen if isinstance(chosen, dict) else {}
-        pairs = [tuple(numbers.get(key, 0) for key in keys) for keys in (("cause", "fix"), ("no_cause", "no_fix"))]
-        if not all(isinstance(number, int) for pair in pairs for number in pair) or not any(map(any, pairs)):
-            raise _WrongPageError("errors.symptom.wrong_when", at="when", condition=condition, value=repr(chosen))
-        for mark, (cause, fix) in zip(("", LEFT_OUT), pairs, strict=True):
-            if cause or fix:
-                found[f"{mark}{condition}"] = (cause, fix)
+    for field, lead in (("when", ""), ("needs", f"{LEFT_OUT}{REFUTED}")):
+        rows = meta.get(field) or {}
+        if not isinstance(rows, dict):
+            raise _WrongPageError("errors.symptom.no_when", at=field)
+        for condition, chosen in rows.items():
+            names = {key: _numbers(one) for key, one in chosen.items()} if isinstance(chosen, dict) else {}
+            pairs = [tuple(names.get(key, ()) for key in keys) for keys in (("cause", "fix"), ("no_cause", "no_fix"))]
+            if not any(map(any, pairs)) or not all(map(all, pairs[0] + pairs[1])):
+                raise _WrongPageError("errors.symptom.wrong_when", at=field, condition=condition, value=repr(chosen))
+            for mark, (causes, fixes) in zip((lead, LEFT_OUT), pairs, strict=True):
+                if causes or fixes:
+                    found[f"{mark}{condition}"] = (causes, fixes)
     return found
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    """The numbers of causes or fixes, one or a list; 0 for what is no number."""
+    many = value if isinstance(value, list) else [value]
+    return tuple(one if isinstance(one, int) else 0 for one in many)
 
 
 def _parse_instead(meta: Mapping[str, Any]) -> dict[str, str]:

@@ -67,8 +67,7 @@ def units_alive(run: Run, signals: Signals) -> Outcome | None:
         observed = message("health.dead_relu.dead", share=share, layer=layer)
         learns = acts_in_environment(signals) or has_bootstrapped_targets(signals) or has_halved(run, signals)
         verdict = "note" if share < 1 and learns else "fail"
-        key = "health.dead_relu.initial_advice" if initial else "health.dead_relu.output_advice" if silent else ""
-        advice = message(key) if key else None
+        advice = message("health.dead_relu.output_advice") if silent and not initial else None
         where = {"module": name} | ({"step": 1} if initial else {})
         return Outcome(verdict, observed, evidence, where, advice=advice)
     if not judged:

@@ -14,8 +14,16 @@ from labbook.diagnosis.catalogue.check_pages import load_check_pages
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.pattern import compile_pattern
 from labbook.diagnosis.catalogue.run_conditions import OBSERVED
-from labbook.diagnosis.catalogue.symptom_catalogue import BUILT_IN, HEADINGS, LEFT_OUT, load_catalogue, read_pages
+from labbook.diagnosis.catalogue.symptom_catalogue import (
+    BUILT_IN,
+    HEADINGS,
+    LEFT_OUT,
+    REFUTED,
+    load_catalogue,
+    read_pages,
+)
 from labbook.diagnosis.cause_ranking import diagnose
+from labbook.diagnosis.program_traits import CODE, FINE
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.diagnosis.toml_data import read_toml
 from labbook.health.checklist import CHECKS
@@ -116,13 +124,16 @@ def test_what_a_page_names_exists(each, catalogue):
         page = catalogue.symptoms[page_id]
         assert set(page.caused_by) <= known | {ANYTHING}
         assert set(page.causes_of) <= known
-        named = {condition.removeprefix(LEFT_OUT) for condition in page.when}
+        named = {condition.removeprefix(LEFT_OUT).removeprefix(REFUTED) for condition in page.when}
+        fine = {condition for condition in named if condition.startswith(FINE)}
+        assert {condition.removeprefix(FINE) for condition in fine} <= {check.id for check in CHECKS}
+        in_code = {condition for condition in named if condition.startswith(CODE)}
         said = {condition for condition in named if condition.startswith("message: ")}
         led = {condition for condition in {*named, *page.instead} if condition.startswith("frames: ")}
         seen = {condition for condition in named if condition.startswith(OBSERVED)}
         for condition in seen:
             assert condition.removeprefix(OBSERVED) in messages_of_checks()[page.id]
-        assert named - said - led - seen <= set(CONDITIONS)
+        assert named - said - led - seen - fine - in_code <= set(CONDITIONS)
         assert set(page.instead.values()) <= known
         by_message = {one for one in page.instead if one.startswith("message: ")}
         assert set(page.instead) - by_message - led <= set(CONDITIONS)
@@ -135,9 +146,9 @@ def test_what_a_page_names_exists(each, catalogue):
             words = condition.removeprefix("message: ").split("|")
             assert any(word in texts or word in of_class for word in words), condition
             assert condition == condition.lower()
-        for cause, fix in page.when.values():
-            assert cause <= len(page.wording_in("en").why)
-            assert fix <= len(page.wording_in("en").attempts)
+        for causes, fixes in page.when.values():
+            assert set(causes) <= set(range(1, len(page.wording_in("en").why) + 1))
+            assert set(fixes) <= set(range(1, len(page.wording_in("en").attempts) + 1))
 
     each(catalogue.symptoms, check)
 

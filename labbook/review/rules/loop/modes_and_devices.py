@@ -162,7 +162,7 @@ def never_back_to_train(code: Code, source: Source) -> Iterator[Hit]:
             layer = "a model" if kind is None else mode_layer(code, kind)
             if kind is not None and (not layer or _is_created_in(source, loop, kind) or not _is_trained(code, kind)):
                 continue
-            at = call if where is source and _is_inside(source, call, loop) else _path_to(code, source, loop, call)
+            at = call if where is source else _path_to(code, source, loop, call)
             if at is not None:
                 severity = "warning" if kind is None else ""
                 yield Hit(at, {"model": ast.unparse(func.value), "layer": layer}, severity)

@@ -253,6 +253,8 @@ def stale_optimizer(code: Code, source: Source) -> Iterator[Hit]:
         for later in block[index + 1 :]:
             if any(assigns(one, optimizer) for one in walk([later])) or "add_param_group" in ast.unparse(later):
                 break
+            if isinstance(later, ast.FunctionDef):
+                continue
             if isinstance(later, SCOPES_AND_LOOPS):
                 break
             replaced = _replaces(code, source, later, model)
