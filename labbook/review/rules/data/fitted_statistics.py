@@ -238,8 +238,21 @@ def fitted_again(code: Code, source: Source) -> Iterator[Hit]:
     ]
     for node, function, rows, fitted in fits:
         twins = {HELD_OUT.sub(part, rows) for part in ("train", "tr", "training")} - {rows}
+        twins |= {ast.unparse(before) for before in _rows_before(code, source, node.args[0])}
         if any(its == fitted and where is function and one in twins for _, where, one, its in fits):
             yield Hit(node, {"fitted": fitted.rpartition(".")[2], "rows": rows})
+
+
+def _rows_before(code: Code, source: Source, rows: ast.expr) -> Iterator[ast.expr]:
+    """Yield `x[:n]`, and the name that was given it, for `x[n:]`, or for a name that was given that."""
+    cut = code.made(source, rows)
+    place = cut.slice if isinstance(cut, ast.Subscript) else None
+    if isinstance(place, ast.Slice) and place.lower is not None and place.upper is None and place.step is None:
+        before = ast.Subscript(cut.value, ast.Slice(None, place.lower))  # type: ignore[union-attr]
+        yield before
+        text = ast.unparse(before)
+        for node in source.of_type(ast.Assign):
+            yield from (one for one, its in assigned_pairs(node) if its is not None and ast.unparse(its) == text)
 
 
 def _scaler(code: Code, source: Source, fit: ast.Call) -> Kind | None:

@@ -11,7 +11,7 @@ from labbook.review.code_index import Code
 from labbook.review.eval_loops import names_evaluation
 from labbook.review.expressions import number, without_form
 from labbook.review.gradient_flow import events, reached_nodes
-from labbook.review.names import assigned_pairs, assigns, dotted_target, last_name, named_values, walk
+from labbook.review.names import assigned_pairs, assigned_value, assigns, dotted_target, last_name, named_values, walk
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
@@ -184,15 +184,18 @@ def model_kept_over_folds(code: Code, source: Source) -> Iterator[Hit]:
             holder, _, attribute = optimizer.partition(".")
             names = (holder, f"self.{attribute}") if attribute else (holder,)
             # `update(opt)` with an optimizer of the loop; `learner.fit()` with one of the object.
-            made = any(assigns(one, name) for one in called for name in (*names, _model_of(code, source, holder, loop)))
+            model = _model_of(code, source, holder, loop)
+            renewed = (model,) if model and code.value(source, model, loop) is not None else (*names, model)
+            made = any(assigns(one, name) for one in called for name in renewed)
             if holder and not made and not _is_reset(called):
                 yield Hit(loop, {"optimizer": optimizer, "folds": ast.unparse(loop.iter)})
                 break
 
 
 def _model_of(code: Code, source: Source, optimizer: str, loop: ast.For) -> str:
-    """The name of the model that an optimizer is made with, before a loop; "" if it is not known."""
-    made = code.value(source, optimizer, loop)
+    """The name of the model that an optimizer is made with, before a loop or in it; "" if it is not known."""
+    own = next((assigned_value(one, optimizer) for one in loop.body if assigns(one, optimizer)), None)
+    made = own or code.value(source, optimizer, loop)
     given = made.args[0] if isinstance(made, ast.Call) and made.args else None
     is_method = isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute)
     return dotted_target(given.func.value) if is_method else ""  # type: ignore[union-attr]

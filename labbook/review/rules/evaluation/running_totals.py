@@ -1,4 +1,4 @@
-"""Rules about totals over batches and lists of predictions: overwritten, never reset, of classes instead of scores."""
+"""Rules about totals over batches and lists of predictions: overwritten, of another length, of classes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from labbook.review.names import (
     of_type,
     walk,
 )
-from labbook.review.rules.evaluation.metric_values import METRICS
 from labbook.review.source_file import Source
 from labbook.review.violation import Hit, warning
 
 _CURVES = ("roc_auc_score", "average_precision_score", "roc_curve", "precision_recall_curve")
-_JOINING = ("cat", "concat", "concatenate", "array", "stack", "vstack", "hstack")
+JOINING = ("cat", "concat", "concatenate", "array", "stack", "vstack", "hstack")
 _MEASURES = re.compile(r"loss|criterion|entropy|accuracy")
 _CONVERSIONS = AS_IS | {"cpu", "numpy", "tolist", "item", "int", "long", "ravel", "contiguous"}
 
@@ -195,48 +194,8 @@ def _compares_labels(node: ast.AST) -> bool:
     return any(member_key(side) == "y" for side in sides)
 
 
-@warning("metric_of_wrong_values", "scikit-learn, Metrics and scoring: predictions and labels of one evaluation")
-def predictions_pile_up(code: Code, source: Source) -> Iterator[Hit]:
-    """A metric in a loop over epochs gets lists that are filled in each epoch, and are made before the loop."""
-    for call in source.of_type(ast.Call):
-        given = call.args[:2] if last_name(call.func) in METRICS else []
-        names = [dotted_target(one.args[0] if is_call(one, *_JOINING) and one.args else one) for one in given]
-        epochs = loop_of(source, call)
-        if len(names) < 2 or not all(names):
-            continue
-        in_loop = isinstance(epochs, ast.For)
-        if all(in_loop and _is_filled_without_end(code, source, epochs, name) for name in names) or all(  # type: ignore[arg-type]
-            _is_attribute_without_end(code, source, call, name) for name in names
-        ):
-            yield Hit(call, {"metric": last_name(call.func), "list": names[0]})
-
-
-def _is_attribute_without_end(code: Code, source: Source, call: ast.Call, name: str) -> bool:
-    """Whether a method that is called in a loop fills a list of its object that only `__init__` makes."""
-    owner, method = source.class_of(call), source.function(call)
-    if owner is None or method is None or not name.startswith("self.") or method.name == "__init__":
-        return False
-    nodes = list(ast.walk(owner))
-    made = {getattr(source.function(one), "name", "") for one in nodes if assigns(one, name)}
-    grown = any(_calls_method_of(one, name, "append", "extend") for one in walk(method.body))
-    emptied = any(_calls_method_of(one, name, "clear") for one in nodes)
-    again = any(loop_of(where, one) is not None for where, one in code.calls.get(method.name, ()))
-    return made == {"__init__"} and grown and not emptied and again
-
-
-def _is_filled_without_end(code: Code, source: Source, epochs: ast.For, name: str) -> bool:
-    """Whether a list made before a loop over epochs grows in a loop over batches inside, and nothing empties it."""
-    start = code.value(source, name, epochs)
-    inner = [one for one in walk(epochs.body) if isinstance(one, LOOPS)]
-    grown = any(_calls_method_of(one, name, "append", "extend") for loop in inner for one in walk(loop.body))
-    emptied = any(
-        _calls_method_of(one, name, "clear") or (assigns(one, name) and not isinstance(one, ast.AugAssign))
-        for one in walk(epochs.body)
-    )
-    return isinstance(start, ast.List) and not start.elts and grown and not emptied
-
-
-def _calls_method_of(node: ast.AST, name: str, *methods: str) -> bool:
+def calls_method_of(node: ast.AST, name: str, *methods: str) -> bool:
+    """Whether this is a call of one of some methods of a name."""
     owner = receiver(node) if is_call(node, *methods) else None
     return owner is not None and dotted_target(owner) == name
 
@@ -293,7 +252,7 @@ def curve_of_classes(code: Code, source: Source) -> Iterator[Hit]:
 def _values(code: Code, source: Source, node: ast.expr) -> Iterator[ast.expr]:
     """Yield what a value is a form of: through names, conversions, and the items that a list is given."""
     node = _without_conversions(node)
-    if is_call(node, *_JOINING) and node.args:
+    if is_call(node, *JOINING) and node.args:
         yield from _values(code, source, node.args[0])
         return
     made = code.made(source, node) if dotted_target(node) else None
@@ -317,7 +276,7 @@ def _items_given(source: Source, node: ast.expr) -> Iterator[ast.expr]:
     """Yield what is appended to a list, or added to it by `+=`, in the function of a node."""
     name = dotted_target(node)
     for one in walk((source.function(node) or source.tree).body) if name else ():
-        if _calls_method_of(one, name, "append", "extend"):
+        if calls_method_of(one, name, "append", "extend"):
             yield from one.args[:1]  # type: ignore[attr-defined]
         elif isinstance(one, ast.AugAssign) and dotted_target(one.target) == name:
             yield one.value

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from labbook.model.metric_kinds import metric_kind
 from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
-from labbook.review.expressions import number, signed_terms, without_form
+from labbook.review.expressions import number
 from labbook.review.gradient_flow import is_optimizer, is_scheduler
+from labbook.review.metric_direction import direction_of, metric_name
 from labbook.review.names import (
     LOOPS,
     assigned_value,
@@ -21,7 +22,6 @@ from labbook.review.names import (
     loop_of,
     member_key,
     of_type,
-    returned_values,
     walk,
 )
 from labbook.review.source_file import Source
@@ -62,39 +62,9 @@ def schedule_direction(code: Code, source: Source) -> Iterator[Hit]:
             continue
         mode = argument(kind.call, 1, "mode")
         wanted = "min" if mode is None else getattr(mode, "value", "")
-        name = _metric(call.args[0])
-        direction = metric_kind(name).direction if name else ""
-        direction = direction or _direction_of_mean(code, source, call.args[0])
+        direction = direction_of(code, source, call.args[0])
         if wanted in ("min", "max") and direction in ("min", "max") and direction != wanted:
-            yield Hit(call, {"metric": name, "mode": str(wanted), "right": direction})
-
-
-def _direction_of_mean(code: Code, source: Source, node: ast.expr) -> str:
-    """Return the direction of what a function of the program adds up and returns, as losses: "min", "max" or ""."""
-    made = code.made(source, node)
-    followed = code.function_named(source, made.func) if isinstance(made, ast.Call) else None
-    ends = returned_values(followed[1]) if followed is not None else []
-    if followed is None or len(ends) != 1 or ends[0] is None:
-        return ""
-    names = {dotted_target(term) for _, term in signed_terms(ends[0])} - {""}
-    added = [one.value for one in of_type(walk(followed[1].body), ast.AugAssign) if dotted_target(one.target) in names]
-    directions = {metric_kind(name).direction for one in added for name in last_names(one)} - {""}
-    return directions.pop() if len(directions) == 1 else ""
-
-
-def _metric(node: ast.expr) -> str:
-    """The name of the value that a schedule is given: of a variable, a key, an attribute."""
-    while isinstance(node, ast.Call) and not node.keywords:
-        inner = (
-            node.func.value if isinstance(node.func, ast.Attribute) and not node.args else next(iter(node.args), None)
-        )
-        if inner is None:
-            return ""
-        node = inner
-    if isinstance(node, ast.Subscript):
-        key = node.slice
-        return str(key.value) if isinstance(key, ast.Constant) and isinstance(key.value, str) else _metric(node.value)
-    return last_name(node)
+            yield Hit(call, {"metric": metric_name(call.args[0]), "mode": str(wanted), "right": direction})
 
 
 @warning("lr_schedule_wrong", "torch.optim.lr_scheduler.OneCycleLR: `step` is called after every batch", tier=1)
@@ -256,22 +226,14 @@ def worst_saved(code: Code, source: Source) -> Iterator[Hit]:
                 isinstance(one, ast.Assign) and dotted_target(assigned_value(one, best) or one) == value
                 for one in walk(node.body)
             )
-            direction = metric_kind(value.removeprefix("self.")).direction if value else ""
             measured = test.left if dotted_target(test.left) == value else test.comparators[0]
-            direction = direction or ("min" if value and _is_loss(code, source, measured) else "")
-            if "best" in best and kept and direction == ("max" if lower else "min"):
+            if (
+                value
+                and "best" in best
+                and kept
+                and direction_of(code, source, measured) == ("max" if lower else "min")
+            ):
                 yield Hit(test, {"metric": value, "test": ast.unparse(test), "right": ">" if lower else "<"})
-
-
-def _is_loss(code: Code, source: Source, node: ast.expr) -> bool:
-    """Whether a value is just what a loss function or module of the framework returned, in another form."""
-    call = without_form(code.made(source, node) or node)
-    while is_call(call, "item") and isinstance(call.func, ast.Attribute):
-        call = without_form(code.made(source, call.func.value) or call.func.value)
-    if not isinstance(call, ast.Call):
-        return False
-    name = source.dotted(call.func) or getattr(code.kind(source, call.func), "name", "")
-    return re.fullmatch(r"(?:torch|paddle)\.nn\.(?:\w+Loss|functional\.(?:\w+_loss|cross_entropy))", name) is not None
 
 
 @warning("lr_schedule_wrong", "torch.optim.Optimizer: the rate of a step is that of `param_groups`")
@@ -347,7 +309,9 @@ def best_never_loaded(code: Code, source: Source) -> Iterator[Hit]:
 def metric_given_as_epoch(code: Code, source: Source) -> Iterator[Hit]:
     """A schedule that counts epochs is given a loss or a score as the number of the epoch."""
     for where, call in code.calls.get("step", ()):
-        given = _metric(call.args[0]) if where is source and call.args and isinstance(call.func, ast.Attribute) else ""
+        given = (
+            metric_name(call.args[0]) if where is source and call.args and isinstance(call.func, ast.Attribute) else ""
+        )
         kind = code.kind(source, call.func.value) if given else None  # type: ignore[attr-defined]
         counts = kind is not None and is_scheduler(kind.name) and kind.name not in _PLATEAU
         if counts and metric_kind(given).direction in ("min", "max"):

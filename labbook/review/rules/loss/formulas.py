@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from labbook.review.call_syntax import argument, is_call
+from labbook.review.call_syntax import argument, is_call, receiver
 from labbook.review.code_index import Code
 from labbook.review.expressions import made_of, names_in, number, signed_terms
 from labbook.review.names import dotted_target, last_name, of_type, parameters, returned_values, walk
@@ -75,21 +75,38 @@ def _is_score(code: Code, source: Source, node: ast.expr, depth: int = 0) -> boo
 @warning("loss_formula_wrong", "Lin et al. 2017, Focal Loss: the probability is exp(-cross entropy)")
 def probability_of_entropy(code: Code, source: Source) -> Iterator[Hit]:
     """A focal loss takes `exp(cross entropy)`, which is above 1, for the probability of the right class."""
-    for node in source.nodes:
-        rest = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and number(node.left) == 1.0
-        power = code.made(source, node.right) if rest else None  # type: ignore[attr-defined]
-        if not is_call(power, "exp"):
+    for _, power, sign, term, _ in _focal_weights(code, source):
+        if sign > 0:
+            yield Hit(power, {"power": ast.unparse(power), "entropy": ast.unparse(term)})
+
+
+@warning("loss_formula_wrong", "Lin et al. 2017, Focal Loss: the weight is that of a sample")
+def focal_of_mean(code: Code, source: Source) -> Iterator[Hit]:
+    """A focal loss weights the mean cross entropy of a batch, all of its samples alike, not each sample."""
+    for rest, power, sign, term, call in _focal_weights(code, source):
+        outer, kind = source.parents.get(rest), code.kind(source, call.func)
+        is_function = source.dotted(call.func).startswith(("torch.nn.functional.", "paddle.nn.functional."))
+        made = call if is_function else kind.call if kind is not None and kind.definition is None else None
+        reduction = argument(made, None, "reduction") if made is not None else None
+        is_mean = made is not None and (reduction is None or getattr(reduction, "value", "") == "mean")
+        if is_mean and sign < 0 and isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Pow):
+            yield Hit(power, {"code": ast.unparse(outer), "entropy": ast.unparse(term)})
+
+
+def _focal_weights(code: Code, source: Source) -> Iterator[tuple[ast.BinOp, ast.Call, int, ast.expr, ast.Call]]:
+    """Yield each `1 - exp(s)`, its `exp(s)`, the sign and the name of the cross entropy in `s`, and its call."""
+    for node in source.of_type(ast.BinOp):
+        rest = isinstance(node.op, ast.Sub) and number(node.left) == 1.0
+        power = code.made(source, node.right) if rest else None
+        if not isinstance(power, ast.Call) or not is_call(power, "exp"):
             continue
-        is_method = isinstance(power.func, ast.Attribute) and not source.dotted(power.func)
-        exponent = power.args[0] if power.args else power.func.value if is_method else None  # type: ignore[attr-defined]
-        if exponent is None:
-            continue
-        for sign, term in signed_terms(exponent):
+        exponent = power.args[0] if power.args else receiver(power) if not source.dotted(power.func) else None
+        for sign, term in signed_terms(exponent) if exponent is not None else ():
             entropy = code.made(source, term)
             inner = list(signed_terms(entropy)) if entropy is not None else []
-            call = inner[0][1] if len(inner) == 1 and inner[0][0] * sign > 0 else None
+            call = inner[0][1] if len(inner) == 1 else None
             if isinstance(call, ast.Call) and CROSS_ENTROPY.search(last_name(call.func)):
-                yield Hit(power, {"power": ast.unparse(power), "entropy": ast.unparse(term)})
+                yield node, power, sign * inner[0][0], term, call
 
 
 @warning("loss_formula_wrong", "Kendall and Gal 2017, equation 8: exp(-s) * error + s, with s = log variance")
