@@ -58,6 +58,51 @@ def find_primary(text: str) -> Finding:
         ("AttributeError: 'DataParallel' object has no attribute 'fc'", "attribute_missing", 3),
         ("RuntimeError: Invalid device string: 'cuda:0,1'", "cuda_device_missing", 4),
         ("RuntimeError: No HIP GPUs are available", "accelerator_unavailable", 2),
+        (
+            "RuntimeError: Given groups=1, weight of size [16, 3, 3, 3], expected input[8, 64, 64, 3] to have 3 "
+            "channels, but got 64 channels instead",
+            "shape_mismatch_conv_channels",
+            2,
+        ),
+        (
+            "ValueError: operands could not be broadcast together with shapes (3,32,32) (3,)",
+            "shape_mismatch_broadcast",
+            5,
+        ),
+        (
+            "ValueError: operands could not be broadcast together with shapes (3,32,32) (3,31,31)",
+            "shape_mismatch_broadcast",
+            1,
+        ),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '0.pt\\n'", "file_not_found", 3),
+        ("RuntimeError: open file failed with strerror: Is a directory", "file_not_found", 5),
+        ("bash: ./run.sh: Permission denied", "permission_denied", 5),
+        ("UnicodeDecodeError: 'utf-8' codec can't decode byte 0xce in position 0", "text_encoding_wrong", 2),
+        ("UnicodeDecodeError: 'gbk' codec can't decode byte 0xae in position 9", "text_encoding_wrong", 1),
+        ("ValueError: loaded state dict has a different number of parameter groups", "optimizer_state_mismatch", 2),
+        ("jax.errors.UnexpectedTracerError: Encountered an unexpected tracer.", "jax_tracer_misused", 3),
+        (
+            "RuntimeError: The differentiated Tensor at index 1 appears to not have been used in the graph.",
+            "loss_has_no_grad_fn",
+            5,
+        ),
+        (
+            "[TRT] [E] 4: [runtime.cpp::deserializeCudaEngine::65] Error Code 4: (Engine deserialization failed.)",
+            "onnx_model_unreadable",
+            4,
+        ),
+        (
+            'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    import peft\n'
+            '  File "env/lib/python3.11/site-packages/peft/model.py", line 37, in <module>\n'
+            "    from transformers import NewCache\nImportError: cannot import name 'NewCache' from 'transformers' (x)",
+            "import_name_moved",
+            2,
+        ),
+        ("run.sh: line 2: $'\\r': command not found", "shell_script_unreadable", 1),
+        ("run.sh: line 1: set: pipefail\r: invalid option name", "shell_script_unreadable", 1),
+        ("bash: ./run.sh: cannot execute: required file not found", "shell_script_unreadable", 1),
+        ("run.sh: line 4: syntax error: unexpected end of file", "shell_script_unreadable", 3),
+        ("job.sh: 3: set: Illegal option -o pipefail", "shell_script_unreadable", 4),
         ("RuntimeError: Expected to mark a variable ready only once.", "ddp_unused_parameters", 2),
         ("RuntimeError: Cannot find a working triton installation", "compile_backend_failed", 1),
         ("RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2)", "cudnn_failure", 2),

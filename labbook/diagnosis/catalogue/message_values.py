@@ -13,6 +13,7 @@ from typing import Any
 
 from labbook.diagnosis.catalogue.matcher import Match
 from labbook.diagnosis.catalogue.pattern import SLOT, compile_pattern, normalise_text, scalar_type
+from labbook.diagnosis.catalogue.renamed_names import find_missing_name
 from labbook.diagnosis.toml_data import compile_patterns
 
 _RE = compile_patterns(__file__)
@@ -100,12 +101,18 @@ def _limits(message: str) -> Iterator[tuple[str, str]]:
         yield "n", limit["n"]
 
 
+def _names(message: str) -> Iterator[tuple[str, str]]:
+    """The name that the message misses."""
+    yield "name", find_missing_name(message)
+
+
 _GRAMMARS: Mapping[str, Callable[[str], Iterable[tuple[str, str]]]] = {
     "shape_mismatch": _shapes,
     "dtype_mismatch": _types,
     "unsupported_op": _types,
     "device_mismatch": _devices,
     "index_out_of_range": _limits,
+    "api_version_mismatch": _names,
 }
 """Family -> function that reads the quantities that its messages compare."""
 
@@ -127,7 +134,7 @@ def describe_index(tensors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     if tensor is None:
         return {}
     place = f"{tensor['name']}[{', '.join(map(str, tensor['at']))}]" if tensor["name"] else ""
-    values = {"v": str(tensor["outside"]), "n": str(tensor["rows"]), "at": place}
+    values = {"v": str(tensor["outside"]), "n": str(tensor["rows"])} | ({"at": place} if place else {})
     return values | ({"length": str(tensor["range"][1] + 1)} if tensor["counts"] else {})
 
 

@@ -32,7 +32,10 @@ _SHORTEST, _ALIKE = 5, 0.87
 _MOSTLY_LISTED = 20
 """Removed names of a package. Source: chosen by us; torch, NumPy, scikit-learn and TensorFlow have more."""
 _SUGGESTED = re.compile(r"Did you mean:? '(\w+)'")
+_WITHIN = re.compile(r"\._api\.v2|_bindings\b|\.tensorrt(?=\.)")  # modules that programs do not name
 _CALLED = re.compile(r"(\w+)\(")
+_OF_FRAMEWORK = re.compile(r"\b(?P<root>paddle|torch)(?:\.\w+)*\.(?P<callee>\w+)\(")
+_FRAMEWORKS = {"paddle": "PaddlePaddle", "torch": "PyTorch"}
 
 
 def find_rename(message: str, source: str = "") -> dict[str, str]:
@@ -46,12 +49,17 @@ def find_rename(message: str, source: str = "") -> dict[str, str]:
     found = _find_missing(message)
     if not found:
         return {}
-    owner = found["owner"].replace("._api.v2", "")
+    owner = _WITHIN.sub("", found["owner"])
     keys = (
-        _call_keys(owner, found.get("name") or "*", source) if "callee" in found else _name_keys(owner, found["name"])
+        _call_keys(owner, found.get("name") or "*", source)
+        if "callee" in found
+        else _name_keys(owner, found["name"], is_there=f"module '{owner}' has no attribute" in message)
     )
     table = _load_table()
     key = next((key for key in keys if key in table), "")
+    calls = [call for call in _OF_FRAMEWORK.finditer(source) if key.startswith(f"{call['callee']}(")]
+    if any(not table[key].get("since", "").startswith(_FRAMEWORKS[call["root"]]) for call in calls):
+        return {}  # Of a function of this name in another library.
     # Of `paddle.fluid.core` the module in the middle was removed.
     part = {"name": key.rpartition(": ")[2]} if ": " in key else {}
     return {**table[key], **part} if key else {}
@@ -106,6 +114,11 @@ def _usual_names(kind: str, package: str) -> list[str]:
     return sorted([*names, *lists.get(package, ())] if names is not None else lists["arguments"])
 
 
+def find_missing_name(message: str) -> str:
+    """The name that a message misses, "" where it misses none."""
+    return _find_missing(message).get("name", "")
+
+
 def _find_missing(message: str) -> dict[str, str]:
     """`kind`, `owner` and `name` of what a message misses, `callee` of an argument; empty where it misses nothing."""
     forms = ((kind, form.search(message)) for kind, form in _FORMS.items())
@@ -119,10 +132,11 @@ def _call_keys(callee: str, argument: str, source: str) -> Iterator[str]:
     yield from (f"{one}({argument})" for one in callees)
 
 
-def _name_keys(owner: str, name: str) -> Iterator[str]:
-    """The keys of an attribute, class or module, and of the modules that contain it."""
+def _name_keys(owner: str, name: str, *, is_there: bool) -> Iterator[str]:
+    """The keys of an attribute, class or module, and of the modules that contain it unless they are there."""
     parts = f"{owner}.{name}".split(".")
-    yield from (f"{'.'.join(parts[:n])}: {parts[n]}" for n in range(len(parts) - 1, 0, -1))
+    last = len(parts) - 1
+    yield from (f"{'.'.join(parts[:n])}: {parts[n]}" for n in range(last, last - 1 if is_there else 0, -1))
     yield f"*: {name}"
 
 

@@ -74,6 +74,8 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "first_axis": _differ_in_first_axis(values),
         "later_axis": _agree_in_first_axis(values, evidence.framework),
         "table_too_short": _exceeds_table(values),
+        "channels_last": _lie_in_last_axis(values),
+        "of_other_axis": _is_vector_of_other_axis(values),
         "few_axes": 0 < len(re.findall(r"\d+", values.get("a", ""))) < 3,
         "negative_index": values.get("v", "").startswith("-"),
     }
@@ -209,6 +211,18 @@ def _exceeds_table(values: Mapping[str, str]) -> bool:
         return False
     (batch, length, width), (other_batch, other_length, other_width) = shapes
     return length != other_length and width == other_width and min(batch, other_batch) == 1 < max(batch, other_batch)
+
+
+def _lie_in_last_axis(values: Mapping[str, str]) -> bool:
+    """Whether the shape `a` of a batch of images has the expected channels `c` in its last axis, not in the second."""
+    shape, channels = re.findall(r"\d+", values.get("a", "")), values.get("c")
+    return len(shape) > 3 and shape[-1] == channels != shape[1]
+
+
+def _is_vector_of_other_axis(values: Mapping[str, str]) -> bool:
+    """Whether one of the shapes `a` and `b` has one axis, and its length is that of an earlier axis of the other."""
+    vector, other = sorted((re.findall(r"\d+", values.get(name, "")) for name in ("a", "b")), key=len)
+    return len(vector) == 1 < len(other) and vector != ["1"] and vector[0] in other[:-1] and vector[0] != other[-1]
 
 
 def _agree_in_first_axis(values: Mapping[str, str], framework: str) -> bool:

@@ -71,6 +71,8 @@ def split_line(number: int, raw: str) -> Iterator[LogLine]:
     if "\\n" in raw and _RE["escaped_lines"].search(raw):
         raw = raw.replace("\\r", "").replace("\\n", "\n").replace('\\"', '"').replace("\\t", "\t").replace("\\'", "'")
     raw = _restore_breaks(_unpack(raw.rstrip("\r")))
+    if "\r" in raw and (found := _RE["of_shell"].match(raw)):
+        raw = f"{found[1]}^M{raw[found.end() :]}"  # of a script with Windows line ends; no terminal shows it
     if "\r" not in raw and "\n" not in raw:
         yield strip_prefix(number, clean_line(raw))
         return

@@ -78,7 +78,7 @@ def drop_survived(
     def is_kept(one: ObservedException | OutputLine) -> bool:
         text, kind = (one.text, one.kind) if isinstance(one, OutputLine) else (f"{one.type}: {one.message}", "")
         soft = one.rank is None and (is_soft(text) or (kind and not _RE["hard"].search(text)))
-        aside = kind == "warning" or _RE["without_class"].search(text)
+        aside = kind == "warning" or _RE["without_class"].search(text) or _RE["instead"].search(text)
         enough = 1 if aside else _ENOUGH_BEFORE_END if soft or good_end > one.line else _ENOUGH
         return len(steps) - bisect_right(steps, one.line) < enough
 

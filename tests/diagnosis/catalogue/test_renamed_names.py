@@ -50,6 +50,11 @@ CELL = "<ipython-input-3-0123> in <module>\n----> 1 encoder = OneHotEncoder(spar
         ),
         ("ValueError: Argument(s) not recognized: {'lr': 0.1}", "removed_argument_used", "Keras 3.0 removed lr"),
         (
+            "AttributeError: 'tensorrt_bindings.tensorrt.Builder' object has no attribute 'build_engine'",
+            "removed_api_used",
+            "TensorRT 10 removed build_engine: use build_serialized_network",
+        ),
+        (
             f"{CELL}TypeError: __init__() got an unexpected keyword argument 'sparse'",
             "removed_argument_used",
             "scikit-learn 1.4 removed sparse: use sparse_output",
@@ -81,6 +86,21 @@ def test_a_removed_name_comes_with_its_version_and_what_to_use_now(text: str, pa
 )
 def test_a_name_of_another_owner_is_not_explained(message: str) -> None:
     assert find_rename(message) == {}
+
+
+@in_one_test(
+    ("message", "source"),
+    [
+        (
+            "Adam.__init__() got an unexpected keyword argument 'lr'",
+            "o = paddle.optimizer.Adam(m.parameters(), lr=0.1)",
+        ),
+        ("module 'paddle.fluid.io' has no attribute 'batch'", "return fluid.io.batch(read, 8)"),
+        ("'Builder' object has no attribute 'build_engine'", "self.builder.build_engine(net)"),
+    ],
+)
+def test_a_name_of_another_library_or_in_a_module_that_is_there_was_not_removed(message: str, source: str) -> None:
+    assert find_rename(message, source) == {}
 
 
 @in_one_test(

@@ -17,6 +17,14 @@ BORNE = (
 )
 
 
+def test_one_step_is_enough_after_an_error_whose_line_tells_what_is_tried_instead(
+    family_of: Callable[[str], str],
+) -> None:
+    step = STEPS.splitlines(keepends=True)[0]
+    assert family_of(f"CUDA out of memory at batch size 64, trying 32\n{step}") == ""
+    assert family_of(f"CUDA out of memory at batch size 64, trying to allocate 2 GiB\n{step}") == "cuda_oom"
+
+
 @in_one_test("line", BORNE)
 @in_one_test("before", [0, 400])
 def test_what_steps_follow_was_borne(family_of: Callable[[str], str], line: str, before: int) -> None:
