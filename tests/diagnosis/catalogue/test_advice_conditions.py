@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
 from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, REFUTED, load_catalogue
@@ -120,3 +121,26 @@ def test_a_loss_that_rises_from_the_first_steps_on_has_no_checkpoint_before_the_
 ) -> None:
     causes, fixes = _listed("loss_diverging", Evidence(checks=(_check("loss_diverging", where={"step": step}),)))
     assert ("The data changed" in causes) == ("checkpoint" in fixes) == is_listed
+
+
+@in_one_test(
+    ("symptom", "signals", "advised"),
+    [
+        (symptom, signals, advised)
+        for symptom in ("loss_diverging", "exploding_gradient", "loss_spike")
+        for signals, advised in (
+            (Signals("torch", loop={"steps": 9}), True),
+            (Signals("torch", loop={"clip": {"calls": 9}}), False),
+            (Signals("paddle", optimizers=({"options": {"grad_clip": None}},)), True),
+            (Signals("paddle", optimizers=({"options": {"grad_clip": "ClipGradByGlobalNorm"}},)), False),
+        )
+    ],
+)
+def test_a_program_that_clips_gradients_is_not_advised_to_clip_them(
+    symptom: str, signals: Signals, advised: bool
+) -> None:
+    check = CheckResult(symptom, "x", "", "y", "fail", family="gradient", tier=2)
+    run = dataclasses.replace(RUN, checks=(check,), signals=(signals,))
+    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
+    assert found.symptom == symptom and found.fixes
+    assert any(fix.startswith("Clip ") for fix in found.fixes) == advised

@@ -365,29 +365,6 @@ def test_a_programming_error_inside_a_compiler_is_no_error_of_the_program(raised
     assert found.symptom == symptom
 
 
-@in_one_test(
-    ("symptom", "signals", "advised"),
-    [
-        (symptom, signals, advised)
-        for symptom in ("loss_diverging", "exploding_gradient", "loss_spike")
-        for signals, advised in (
-            (Signals("torch", loop={"steps": 9}), True),
-            (Signals("torch", loop={"clip": {"calls": 9}}), False),
-            (Signals("paddle", optimizers=({"options": {"grad_clip": None}},)), True),
-            (Signals("paddle", optimizers=({"options": {"grad_clip": "ClipGradByGlobalNorm"}},)), False),
-        )
-    ],
-)
-def test_a_program_that_clips_gradients_is_not_advised_to_clip_them(
-    symptom: str, signals: Signals, advised: bool
-) -> None:
-    check = CheckResult(symptom, "x", "", "y", "fail", family="gradient", tier=2)
-    run = dataclasses.replace(RUN, checks=(check,), signals=(signals,))
-    found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
-    assert found.symptom == symptom and found.fixes
-    assert any(fix.startswith("Clip ") for fix in found.fixes) == advised
-
-
 def test_the_message_of_a_finding_is_the_line_that_fits_not_the_first_of_its_block() -> None:
     text = "Collecting nerfacc\n  Downloading nerfacc.tar.gz\nERROR: No matching distribution found for torch==1.4\n"
     found = diagnose(read_text(text), Matcher(load_catalogue())).findings[0]
