@@ -16,7 +16,8 @@ def find_culprit(kinds: Iterable[str], files: Sequence[Path]) -> tuple[str, int]
     """Returns file and line of the only call of the first kind that the program has; `None` if there are several.
 
     Args:
-        kinds: "optimizer" and "scheduler" where one is created, "scheduler.step", "clipping".
+        kinds: "optimizer" and "scheduler" where one is created, "scheduler.step", "clipping", "loss" where what
+            `backward` is called on is computed.
         files: The files of the program.
     """
     sources = []
@@ -31,7 +32,11 @@ def find_culprit(kinds: Iterable[str], files: Sequence[Path]) -> tuple[str, int]
     return next(iter(places)) if len(places) == 1 else None
 
 
-def _iter_calls(source: Source) -> Iterator[tuple[str, ast.Call]]:
+def _line(node: ast.stmt) -> int:
+    return node.lineno
+
+
+def _iter_calls(source: Source) -> Iterator[tuple[str, ast.Assign | ast.Call]]:
     schedulers = {
         dotted_target(target)
         for node in source.of_type(ast.Assign)
@@ -48,3 +53,7 @@ def _iter_calls(source: Source) -> Iterator[tuple[str, ast.Call]]:
             yield "clipping", call
         elif last_name(call.func) == "step" and dotted_target(getattr(call.func, "value", call)) in schedulers - {""}:
             yield "scheduler.step", call
+        elif isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
+            loss = dotted_target(call.func.value)
+            made = [node for node in source.of_type(ast.Assign) if loss and loss == dotted_target(node.targets[0])]
+            yield "loss", max((one for one in made if one.lineno < call.lineno), key=_line, default=call)

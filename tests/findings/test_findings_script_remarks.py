@@ -67,9 +67,17 @@ def test_code_that_is_gone_or_broken_says_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     ("symptom", "line"),
-    [("update_too_large", 3), ("lr_schedule_wrong", 6), ("clip_always_active", 5), ("class_imbalance", None)],
+    [
+        ("update_too_large", 3),
+        ("lr_schedule_wrong", 6),
+        ("clip_always_active", 5),
+        ("loss_broadcast", 7),
+        ("class_imbalance", None),
+    ],
 )
-@pytest.mark.parametrize("again", ["", "torch.nn.utils.clip_grad_norm_(p, 2)\nscheduler.step()\nAdam(p)\n"])
+@pytest.mark.parametrize(
+    "again", ["", "torch.nn.utils.clip_grad_norm_(p, 2)\nscheduler.step()\nAdam(p)\nloss(x).backward()\n"]
+)
 def test_the_only_call_of_its_kind_is_the_place_of_a_finding(tmp_path, symptom, line, again):
     code = """from torch.optim import Adam, lr_scheduler
 import torch
@@ -77,6 +85,8 @@ optimizer = Adam(p, lr=1.0)
 scheduler = lr_scheduler.StepLR(optimizer, 3)
 torch.nn.utils.clip_grad_norm_(p, 1)
 scheduler.step()
+total = mse(model(x), y)
+total.backward()
 """
     (tmp_path / "train.py").write_text(code + again)
     run = Run(id="a", status="finished", argv=("python", "train.py"), cwd=str(tmp_path), started=0.0)

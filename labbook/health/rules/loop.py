@@ -291,7 +291,7 @@ def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
             observed = message("health.loss_broadcast.graph", output=output, result=result)
             evidence = message("health.loss_broadcast.operation", op=blown.get("op", ""), line=blown.get("line", ""))
             verdict = "fail" if blown.get("sure") else "warn"
-            return Outcome(verdict, observed, (evidence,), place_of(blown.get("line", "")))
+            return Outcome(verdict, observed, (evidence,))
     if not signals.losses and not (signals.graphs and signals.framework == "torch"):
         return unobserved(missing_reason(run, signals, "losses") or message("health.not_observed.graphs"))
     for loss in signals.losses:
