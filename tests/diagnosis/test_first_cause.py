@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
+from labbook.diagnosis.catalogue.run_conditions import find_conditions
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.text.log_reader import read_text
@@ -97,6 +99,33 @@ def find_primary(text: str) -> Finding:
             "    from transformers import NewCache\nImportError: cannot import name 'NewCache' from 'transformers' (x)",
             "import_name_moved",
             2,
+        ),
+        (
+            "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
+            "operation: [torch.FloatTensor [4, 1]], which is output 0 of AsStridedBackward0, is at version 2",
+            "inplace_modified_saved_tensor",
+            2,
+        ),
+        ("RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half", "dtype_mismatch_layer", 2),
+        ("FileNotFoundError: ~/data/train.csv not found.", "file_not_found", 2),
+        ("OverflowError: Python integer 256 out of bounds for uint8", "type_promotion_refused", 4),
+        (
+            "ValueError: (InvalidArgument) The 0-th dimension of input[0] and input[1] is expected to be equal."
+            "But received input[0]'s shape = [2, 3], input[1]'s shape = [3, 3].",
+            "shape_mismatch_concat",
+            2,
+        ),
+        (
+            "ValueError: (InvalidArgument) The 2-th dimension of input[0] and input[1] is expected to be equal."
+            "But received input[0]'s shape = [2, 8, 15, 15], input[1]'s shape = [2, 8, 16, 16].",
+            "shape_mismatch_concat",
+            1,
+        ),
+        (
+            "RuntimeError: Sizes of tensors must match except in dimension 1. Expected size 15 but got size 16 for "
+            "tensor number 1 in the list.",
+            "shape_mismatch_concat",
+            1,
         ),
         ("run.sh: line 2: $'\\r': command not found", "shell_script_unreadable", 1),
         ("run.sh: line 1: set: pipefail\r: invalid option name", "shell_script_unreadable", 1),
@@ -285,3 +314,19 @@ def test_shapes_that_cannot_be_broadcast_are_explained_by_the_line(line, message
     raised = ObservedException(type="RuntimeError", message=message, frames=(frame,))
     found = diagnose(Evidence(exceptions=(raised,), framework="torch"), MATCHER).primary
     assert found.symptom == "shape_mismatch_broadcast" and cause in found.causes[0]
+
+
+@in_one_test(
+    ("values", "condition", "is_met"),
+    [
+        ({"a": "[8, 64, 64, 3]", "c": "3"}, "channels_last", True),
+        ({"a": "[8, 1, 64, 64]", "c": "3"}, "channels_last", False),
+        ({"a": "[8, 3, 3, 3]", "c": "3"}, "channels_last", False),
+        ({"a": "(3,32,32)", "b": "(3,)"}, "of_other_axis", True),
+        ({"a": "(5,)", "b": "(3,32,32)"}, "of_other_axis", False),
+        ({"a": "(3,32,3)", "b": "(3,)"}, "of_other_axis", False),
+        ({"a": "(8,1)", "b": "(1,)"}, "of_other_axis", False),
+    ],
+)
+def test_shapes_show_which_axis_is_in_the_wrong_place(values: dict[str, str], condition: str, is_met: bool) -> None:
+    assert (condition in find_conditions(values, Evidence(), None)) is is_met

@@ -76,7 +76,7 @@ def find_conditions(values: Mapping[str, str], evidence: Evidence, raised: Obser
         "table_too_short": _exceeds_table(values),
         "channels_last": _lie_in_last_axis(values),
         "of_other_axis": _is_vector_of_other_axis(values),
-        "few_axes": 0 < len(re.findall(r"\d+", values.get("a", ""))) < 3,
+        "few_axes": re.match(r"[\[({]\s*\d+(?:\s*,\s*\d+)?\s*,?\s*[\])}]", values.get("a", "")) is not None,
         "negative_index": values.get("v", "").startswith("-"),
     }
     met = {name for name, is_met in holds.items() if is_met} | _label_conditions(values)

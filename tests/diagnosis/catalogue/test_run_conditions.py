@@ -10,7 +10,6 @@ import pytest
 from order_of_tests import in_one_test
 
 from labbook.diagnosis.catalogue.matcher import Matcher
-from labbook.diagnosis.catalogue.run_conditions import find_conditions
 from labbook.diagnosis.catalogue.symptom_catalogue import load_catalogue
 from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.run_evidence import collect_run_evidence
@@ -18,7 +17,6 @@ from labbook.diagnosis.service import read_log
 from labbook.diagnosis.text.log_reader import read_text
 from labbook.model.events.inspection_kinds import Flight
 from labbook.model.events.training_kinds import Evaluation
-from labbook.model.evidence import Evidence
 from labbook.model.message import Message
 from labbook.model.run import CaughtException, CheckResult, Frame, Framework, Process, Run
 from labbook.model.signals import Signals
@@ -370,19 +368,3 @@ def test_the_message_of_a_finding_is_the_line_that_fits_not_the_first_of_its_blo
     found = diagnose(read_text(text), Matcher(load_catalogue())).findings[0]
     assert (found.symptom, found.tier) == ("pip_no_distribution", 1)
     assert found.message == "ERROR: No matching distribution found for torch==1.4"
-
-
-@in_one_test(
-    ("values", "condition", "is_met"),
-    [
-        ({"a": "[8, 64, 64, 3]", "c": "3"}, "channels_last", True),
-        ({"a": "[8, 1, 64, 64]", "c": "3"}, "channels_last", False),
-        ({"a": "[8, 3, 3, 3]", "c": "3"}, "channels_last", False),
-        ({"a": "(3,32,32)", "b": "(3,)"}, "of_other_axis", True),
-        ({"a": "(5,)", "b": "(3,32,32)"}, "of_other_axis", False),
-        ({"a": "(3,32,3)", "b": "(3,)"}, "of_other_axis", False),
-        ({"a": "(8,1)", "b": "(1,)"}, "of_other_axis", False),
-    ],
-)
-def test_shapes_show_which_axis_is_in_the_wrong_place(values: dict[str, str], condition: str, is_met: bool) -> None:
-    assert (condition in find_conditions(values, Evidence(), None)) is is_met
