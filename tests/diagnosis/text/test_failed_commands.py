@@ -34,6 +34,28 @@ def test_a_missing_file_is_behind_another_failure(
     assert family_of(LS) == "file_not_found"
 
 
+@in_one_test(
+    ("line", "family"),
+    [
+        ("make: *** No rule to make target 'data.bin', needed by 'train'.  Stop.", "file_not_found"),
+        ("make: *** No rule to make target 'src/op.h', needed by 'op.o'.  Stop.", "compile_error"),
+        ("make: *** No rule to make target 'trian'.  Stop.", ""),
+        ("make: *** [Makefile:7: op.o] Error 1", "compile_error"),
+        ("make: *** [all] Error 1", ""),
+        ("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}", "other"),
+        (
+            "ValueError: No available memory for the cache blocks.\n"
+            "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+            "cuda_oom",
+        ),
+    ],
+)
+def test_make_and_an_engine_that_ends_say_what_they_know(
+    family_of: Callable[[str], str], line: str, family: str
+) -> None:
+    assert family_of(line + "\n") == family
+
+
 def _notebook(*cells: str) -> str:
     """The outputs of a notebook as text; the last cell fails."""
     shown = [[{"output_type": "stream", "name": "stdout", "text": [text]}] for text in cells]
