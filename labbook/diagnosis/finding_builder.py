@@ -65,7 +65,8 @@ def build_finding(
     values = {**read_label_mark(read), **{k: str(v) for k, v in evidence.facts.items()}}
     values |= {**find_misspelling(whole), **_names_of(exception), **read}
     values |= describe_index(exception.tensors) if exception else {}
-    conditions = find_conditions(values, evidence, exception) | conditions_said(symptom.when, exception, line)
+    named = (key.removeprefix(LEFT_OUT) for key in symptom.when)
+    conditions = find_conditions(values, evidence, exception) | conditions_said(named, exception, line)
     message = first_message_line(whole)
     say = Sentences(language)
     sentences = _first_sentence(wording, values, evidence)
