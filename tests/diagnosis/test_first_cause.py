@@ -102,7 +102,7 @@ def find_primary(text: str) -> Finding:
         ),
         (
             "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
-            "operation: [torch.FloatTensor [4, 1]], which is output 0 of AsStridedBackward0, is at version 2",
+            "operation: [torch.FloatTensor [4, 1]], which is output 0 of AsStrided, is at version 2",
             "inplace_modified_saved_tensor",
             2,
         ),
