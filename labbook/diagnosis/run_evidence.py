@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from labbook.diagnosis.catalogue.run_conditions import MARK
-from labbook.diagnosis.catalogue.symptom_catalogue import REFUTED
 from labbook.diagnosis.cell_names import describe_missing_name
 from labbook.diagnosis.finding_builder import locate_exception
 from labbook.diagnosis.program_traits import both_ways, iter_traits, read_program_text
 from labbook.diagnosis.text.ipynb import Cell, read_cells_until
 from labbook.diagnosis.toml_data import compile_patterns
 from labbook.model.events.data_kinds import Loader
-from labbook.model.events.inspection_kinds import Flight
 from labbook.model.evidence import Evidence, ObservedException, ProcessEnd
 from labbook.model.run import INTERRUPTS, CaughtException, Run, is_launcher_error, reports_child
 
@@ -273,29 +269,6 @@ def _iter_conditions(run: Run) -> Iterator[tuple[str, bool]]:
     yield "arrived_late", (late := on_gpu and any(flight.get("trigger") == "parameter" for flight in flights))
     yield "never_finite", any(flight.get("step") == 1 and flight.get("trigger") == "loss" for flight in flights)
     yield "known_at_once", bool(flights) and not late
-    rising = any(map(_gradients_rose, flights))
-    yield from (("rising", rising), (f"{REFUTED}rising", bool(flights) and not rising))
-    yield "out_of_domain", any(map(_is_out_of_domain, flights))
-
-
-_MARK = "!"
-"""Marks, in a chain of operations, the one that the flight recorder saw create the value."""
-_ROSE = 5.0
-"""Source: chosen by us; noise of gradient norms is below a factor of three in the healthy runs of the bench."""
-
-
-def _is_out_of_domain(flight: Flight) -> bool:
-    """Whether the operation that created the first non-finite value is finite only for some arguments."""
-    chain = flight.get("op", "").split()
-    marked = [one for one in chain if one.endswith(_MARK)]
-    return any(_RE["partial"].search(one) for one in marked or chain)
-
-
-def _gradients_rose(flight: Flight) -> bool:
-    """Whether gradient norms grew in the last steps before a non-finite value."""
-    known = [n for row in flight.get("recent", []) if (n := row.get("grad_norm")) is not None and math.isfinite(n)]
-    early = known[: max(len(known) // 2, 1)]
-    return len(known) > 1 and max(known[-2:]) > _ROSE * statistics.median(early) > 0.0
 
 
 def _missing_modules(run: Run) -> Iterator[str]:

@@ -16,8 +16,8 @@ def find_culprit(kinds: Iterable[str], files: Sequence[Path]) -> tuple[str, int]
     """Returns file and line of the only call of the first kind that the program has; `None` if there are several.
 
     Args:
-        kinds: "optimizer" and "scheduler" where one is created, "scheduler.step", "clipping", "loss" where what
-            `backward` is called on is computed.
+        kinds: "optimizer", "scheduler" and "loader" where one is created, "scheduler.step", "clipping", "loss" where
+            what `backward` is called on is computed.
         files: The files of the program.
     """
     sources = []
@@ -49,6 +49,8 @@ def _iter_calls(source: Source) -> Iterator[tuple[str, ast.Assign | ast.Call]]:
             yield "optimizer", call
         elif is_scheduler(name):
             yield "scheduler", call
+        elif name.endswith(".DataLoader"):
+            yield "loader", call
         elif last_name(call.func).startswith(("clip_grad_", "ClipGradBy")):
             yield "clipping", call
         elif last_name(call.func) == "step" and dotted_target(getattr(call.func, "value", call)) in schedulers - {""}:

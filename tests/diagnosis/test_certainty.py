@@ -102,7 +102,7 @@ def test_a_class_with_a_message_that_no_page_has_is_not_certain():
         ("lr_schedule_wrong", "health.lr_schedule_wrong.by_epoch", "once per batch", "scheduler.step"),
         ("lr_schedule_wrong", "health.lr_schedule_wrong.beyond_end", "once per batch", "Derive the length"),
         ("kv_cache_wrong", "health.kv_cache_wrong.moved", "rolled", ""),
-        ("param_never_gets_grad", "health.param_never_gets_grad.cut_off", "detached", ""),
+        ("param_never_gets_grad", "health.param_never_gets_grad.cut_off", "enter the loss", "loss depend"),
         ("grad_param_not_in_optimizer", "health.grad_param_not_in_optimizer.left_out", "left out", "add_param_group"),
         ("metric_of_wrong_values", "review.predictions_pile_up.what", "what the rule found", ""),
         ("grad_not_cleared", "health.grad_not_cleared.less_often", "less often", ""),

@@ -46,6 +46,18 @@ def test_layers_that_stand_still_with_a_gradient(ask, make_model, looks, still, 
     assert (found and found.verdict) == verdict
 
 
+def test_a_frozen_layer_with_few_weights_is_counted_only_beside_a_larger_one(ask, make_model):
+    model = make_model("Linear", "Linear", "Linear", "Linear")
+    for number, parameter in enumerate(model["parameters"], 1):
+        parameter["trainable"] = number > 2
+        parameter["init"] = {**parameter["init"], "writes": {"kaiming_uniform_": 1}}
+    model["parameters"][0]["shape"] = (6, 9)
+    found = ask("frozen_at_random", signals={"models": (model,)})
+    assert found.observed.startswith("2 of 4 layers do not train")
+    model["parameters"][1]["trainable"] = True
+    assert ask("frozen_at_random", signals={"models": (model,)}) is None
+
+
 def test_frozen_random_features_are_a_finding_where_the_loss_stays_at_chance(
     rows_of, make_run, make_model, make_series
 ):

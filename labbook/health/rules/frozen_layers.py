@@ -52,8 +52,8 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
         layers = [p for p in matrices if p.model == model]
         trained = [p for p in layers if p.is_trained]
         idle = [p for p in layers if not p.trainable or (trained and not p.is_trained)]
-        frozen = [p for p in idle if p.elements >= _FEWEST_WEIGHTS and _as_initialised(p)]
-        frozen = [p for p in frozen if not _is_adapted(p, trained)]
+        random = [p for p in idle if _as_initialised(p) and not _is_adapted(p, trained)]
+        frozen = [p for p in random if p.elements >= _FEWEST_WEIGHTS]
         # A model of which nothing trains is a target or a teacher; of one that trains, biases alone are not enough.
         if not frozen or not any(p.trainable for p in known if p.model == model):
             continue
@@ -62,9 +62,10 @@ def frozen_layers_were_trained(run: Run, signals: Signals) -> Outcome | None:
         by_mistake = by_mistake and not all(_is_unused_part(p, trained) for p in frozen)
         by_mistake = by_mistake or any(p.trainable for p in frozen)
         verdict = "warn" if by_mistake else "note"
-        names = join_names([p.name for p in frozen])
-        observed = message("health.frozen_at_random.layers", frozen=len(frozen), layers=len(layers), names=names)
-        return Outcome(verdict, observed, where={"parameter": frozen[0].name})
+        # Few weights are no proof alone; beside a layer with many they are no exception either.
+        names = join_names([p.name for p in random])
+        observed = message("health.frozen_at_random.layers", frozen=len(random), layers=len(layers), names=names)
+        return Outcome(verdict, observed, where={"parameter": random[0].name})
     return None
 
 

@@ -58,6 +58,7 @@ def test_each_trait_of_a_program_can_be_met_refuted_and_unknown() -> None:
         losses=({"reduction": "sum"},),
         loaded=({"what": "model"},),
         evaluations=({"t": 1.0},),
+        flight={"op": "Mean <- Log!", "step": 9, "recent": [{"grad_norm": norm} for norm in (1.0, 1.0, 9.0, 90.0)]},
         optimizers=optimizers,
     )
     lacking = Signals(
@@ -65,6 +66,7 @@ def test_each_trait_of_a_program_can_be_met_refuted_and_unknown() -> None:
         loop={"steps": 9},
         models=({"modules": [{"type": "Linear"}]},),
         losses=({"reduction": "mean"},),
+        flight={"op": "Mean <- Mul!", "step": 1, "recent": []},
         optimizers=({"type": "SGD", "options": {}},),
     )
     norm = Series("grad_norm", "probe", (1, 2), (1e-5, 1e-6))
