@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from labbook.health.evidence.measurements import place_of
 from labbook.model.check import Check, Outcome
+from labbook.model.events.inspection_kinds import LoadedState
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.run_code import source_path
+from labbook.model.signals import Signals
 
 if TYPE_CHECKING:
     from labbook.findings.nan_exits import NanExit
@@ -42,7 +44,7 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
 
     try:
         nan_exit = _find_nan_exit(run, files)
-        loaded = {state.get("what") for signals in run.signals for state in signals.loaded if not state.get("step")}
+        loaded = {one.get("what") for signals in run.signals for one in signals.loaded if _begins(signals, one)}
         is_resumed = "model" in loaded and "optimizer" not in loaded
         inside = _INSIDE_FORWARDS if any(signals.mode == "compiled" for signals in run.signals) else {}
         has_row = [rule for rule in RULES if rule.row or rule.symptom in inside] if run.signals else []
@@ -67,6 +69,13 @@ def check_code(run: Run) -> list[tuple[Check, Outcome]]:
         causes = [(by_name[one.rule], one) for one in violations if not by_name[one.rule].row]
         found[_NONFINITE] = (_check(_NONFINITE, "numeric", 1), _judge_nan_exit(*nan_exit, causes))
     return list(found.values())
+
+
+def _begins(signals: Signals, state: LoadedState) -> bool:
+    """Whether a state was loaded before a training: the first one, or one with an optimizer of its own later on."""
+    time, spans = state.get("t", 0.0), signals.spans.values()
+    is_between = any(begin > time for begin, _ in spans) and not any(begin <= time <= end for begin, end in spans)
+    return is_between or not state.get("step")
 
 
 def source_files(run: Run) -> list[Path]:

@@ -22,7 +22,8 @@ _MODULE_NAMES = (
     "coverage initial schedule wiring optimizer_parameters loaded_states loss_graph gradient updates frozen_layers "
     "activation normalisation layer_axes numeric precision data.input_data data.splits data.sequence_targets "
     "data.image_scale data.labels data.padding data.batch_order partial_passes loop model_mode static_graphs "
-    "learning_targets convergence validation logged_metrics memory_use performance distributed requested_settings"
+    "learning_targets convergence loss_spikes validation logged_metrics memory_use performance distributed "
+    "requested_settings"
 )
 """Modules of `health/rules/`, in the order of their rows: those that steps and losses need first."""
 

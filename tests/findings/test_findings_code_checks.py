@@ -141,3 +141,31 @@ def test_an_optimizer_of_any_name_may_be_loaded(tmp_path):
         "begin = saved", "o.load_state_dict(saved['o'])\n    begin = saved"
     )
     assert check_code(run_of(tmp_path, text, signals=signals)) == []
+
+
+RESUMED = """import torch
+net = torch.nn.Linear(2, 1)
+opt = torch.optim.Adam(net.parameters())
+state = torch.load("last.pt")
+net.load_state_dict(state["model"])
+start = state["epoch"] + 1
+for epoch in range(start, 9):
+    opt.zero_grad()
+    net(x).sum().backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("time", "step", "spans", "rows"),
+    [
+        (1.0, 0, {0: (2.0, 3.0)}, ["optimizer_state_not_restored"]),
+        (4.0, 50, {0: (2.0, 3.0), 1: (5.0, 6.0)}, ["optimizer_state_not_restored"]),  # the next part of one program
+        (4.0, 50, {0: (2.0, 6.0)}, []),  # an earlier epoch is taken up again
+        (4.0, 50, {0: (2.0, 3.0)}, []),  # the best weights, to be tested
+    ],
+)
+def test_weights_without_their_optimizer_are_a_fault_where_a_training_begins(tmp_path, time, step, spans, rows):
+    loaded = ({"what": "model", "step": step, "t": time},)
+    run = run_of(tmp_path, RESUMED, signals=(Signals("a", loop={"steps": 60}, loaded=loaded, spans=spans),))
+    assert [check.id for check, _ in check_code(run)] == rows

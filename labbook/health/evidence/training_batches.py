@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from labbook.health.evidence.layer_history import modules_of
+from labbook.health.evidence.trend_tests import median
 from labbook.model.events.data_kinds import Leaf
 from labbook.model.events.inspection_kinds import ModuleOptions
+from labbook.model.message import Message, message
 from labbook.model.signals import Signals
 
 _DISTINCT = 300
@@ -62,3 +64,13 @@ def has_distinct_fingerprints(signals: Signals) -> bool:
     wide = (leaf.get("max") or 0.0) - (leaf.get("min") or 0.0) >= 100
     whole = leaf.get("integer") and not (wide or numbers >= 16)
     return numbers >= 8 and not whole and (leaf.get("zero") or 0.0) < 0.5
+
+
+def spreading_inputs(signals: Signals) -> Message | None:
+    """The standard deviations of an input that ends at twice that of the beginning or more, as in a curriculum."""
+    for looks in input_leaves(signals).values():
+        spreads = [std for _, _, leaf in looks if (std := leaf.get("std")) is not None and math.isfinite(std)]
+        first, last = (median(part) if part else 0.0 for part in (spreads[:3], spreads[-3:]))
+        if len(spreads) >= 6 and last >= 2 * first > 0:
+            return message("health.loss_diverging.inputs", first=first, last=last)
+    return None

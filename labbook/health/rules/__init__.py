@@ -6,7 +6,7 @@
 - The loop: `loop`, `partial_passes`, `loss_graph`, `model_mode`, `schedule`, `precision`, `static_graphs`.
 - The model while it trains: `gradient`, `updates`, `frozen_layers`, `activation`, `normalisation`, `numeric`,
   `first_nonfinite`.
-- What came out: `convergence`, `validation`, `logged_metrics`, `learning_targets`.
+- What came out: `convergence`, `loss_spikes`, `validation`, `logged_metrics`, `learning_targets`.
 - The machine: `performance`, `memory_use`, `distributed`.
 
 A check that needs a new quantity first gets it from the probe; see `labbook.health` for what a check is.

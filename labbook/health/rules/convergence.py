@@ -9,7 +9,7 @@ from itertools import pairwise
 from labbook.health.evidence.layer_history import parameters_of
 from labbook.health.evidence.measurements import finite_points, process_series, too_few_data, unobserved
 from labbook.health.evidence.regression_outputs import unexplained_share
-from labbook.health.evidence.training_batches import input_leaves
+from labbook.health.evidence.training_batches import spreading_inputs
 from labbook.health.evidence.training_kind import (
     TrainingLoss,
     is_contrastive,
@@ -225,19 +225,9 @@ def loss_stays_down(run: Run, signals: Signals) -> Outcome:
     at = loss.steps[19 + smooth.index(best)]
     observed = message("health.loss_diverging.rose", best=best, last=end, first=values[0])
     since = message("health.loss_diverging.since", step=at)
-    if (spread := _spreading_inputs(signals)) is not None:
+    if (spread := spreading_inputs(signals)) is not None:
         return Outcome("note", observed, (since, spread), {"step": at})
     return Outcome("fail" if end > 4 * best else "warn", observed, (since,), {"step": at})
-
-
-def _spreading_inputs(signals: Signals) -> Message | None:
-    """The standard deviations of an input that ends at twice that of the beginning or more, as in a curriculum."""
-    for looks in input_leaves(signals).values():
-        spreads = [std for _, _, leaf in looks if (std := leaf.get("std")) is not None and math.isfinite(std)]
-        first, last = (median(part) if part else 0.0 for part in (spreads[:3], spreads[-3:]))
-        if len(spreads) >= 6 and last >= 2 * first > 0:
-            return message("health.loss_diverging.inputs", first=first, last=last)
-    return None
 
 
 def _judge_short(loss: TrainingLoss) -> Outcome | None:
@@ -300,43 +290,6 @@ def _judge_lost_loss(run: Run, signals: Signals) -> Outcome | None:
     begin, end = series.steps[first - 5], series.steps[first - 1]
     observed = message("health.loss_diverging.to_nan", low=before[0], begin=begin, high=before[-1], end=end)
     return Outcome("fail", observed, where={"step": begin})
-
-
-@check("loss_spike", family="convergence", tier=2, needs=("loss",))
-def loss_without_outliers(run: Run, signals: Signals) -> Outcome | None:
-    """Whether rare steps had a loss far above all around them and above the beginning, from which it came back.
-
-    Source: diagnosis catalogue, `loss_spike` (tier 2); robust z above 6 is common in heavy tails, so here 10 on the log
-    scale, 10 times the level and twice the beginning, in at most 5 % of the steps. A loss that stays above 10 times the
-    level before has a new task to learn. Nor where the inputs spread: the stages of a curriculum begin so.
-    """
-    loss = training_loss(run, signals)
-    if isinstance(loss, Message):
-        return unobserved(loss)
-    values = loss.values
-    if len(values) < 60 or min(values) <= 0:
-        return None
-    logs = [math.log(value) for value in values]
-    smooth = moving_median(logs, 21)
-    residuals = [a - b for a, b in zip(logs, smooth, strict=True)]
-    noise = max(robust_deviation(residuals), 0.02)
-    begin = median(values[:5])
-    found = [
-        i for i in range(21, len(values) - 1) if residuals[i] > max(10 * noise, math.log(10)) and values[i] > 2 * begin
-    ]
-    if len(found) > max(1, len(values) // 20) or _spreading_inputs(signals) is not None:
-        return None
-    found = [i for i in found if median(logs[i + 1 : i + 11]) <= median(logs[i - 10 : i]) + math.log(10)]
-    if not found:
-        return None
-    step = loss.steps[found[0]]
-    batch = next((b.get("print", "") for b in signals.batches if b.get("step", 0) == step), "")
-    evidence = (message("health.loss_spike.batch", batch=batch),) if batch else ()
-    level = math.exp(smooth[found[0]])
-    observed = message("health.loss_spike.one", loss=values[found[0]], step=step, level=level)
-    if len(found) > 1:
-        observed = message("health.loss_spike.several", spike=observed, steps=len(found))
-    return Outcome("warn", observed, evidence, {"step": step})
 
 
 @check("loss_oscillating", family="convergence", tier=3, needs=("loss",))

@@ -289,8 +289,8 @@ def _compare_with_majority(run: Run, signals: Signals) -> tuple[float, float, fl
     if share > 0.8:
         return None
     best, samples = max(accuracies[-3:]), validation_labels(signals)
-    # Of an unknown number of samples only an accuracy that is no better at all counts.
-    samples = samples if samples >= 50 else _MANY
+    # Of an unknown number of samples, and of folds, only an accuracy that is no better at all counts.
+    samples = samples if samples >= 50 and not run.captured.get("trainings") else _MANY
     return best, share, binomial_at_least(round(best * samples), samples, share)
 
 

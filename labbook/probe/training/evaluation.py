@@ -172,6 +172,8 @@ class Evaluation:
             return
         self._before = step
         self.phases += 1
+        only_others = self.of_others == self.batches
+        counted = self.batches if only_others else self.batches - self.of_others
         if self.batches < SHORT:
             self.short += 1
         self.whole += self._whole
@@ -188,8 +190,8 @@ class Evaluation:
             batches=self.batches,
             of_others=self.of_others,
             training=self._training,
-            # The teacher of the step before, or of the next one, is no validation.
-            grad=self._grads[self.of_others == self.batches] > 0,
+            # The teacher of the step before, or the frozen part of the next one, is no validation.
+            grad=self._grads[only_others] > min(1, counted - 1),
             asked=self.asked,
             stochastic=self._stochastic,
             dropout_active=self._dropout,

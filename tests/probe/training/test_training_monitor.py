@@ -320,6 +320,16 @@ def test_a_teacher_of_the_next_step_is_no_validation_with_gradients(models, grad
     assert ended == [grad]
 
 
+@pytest.mark.parametrize(("passes", "grad"), [("SSG", False), ("GGG", True), ("G", True), ("SG", False)])
+def test_a_frozen_part_in_evaluation_mode_is_trained_through(passes, grad):
+    ended = []
+    phase = Evaluation(lambda kind, **fields: ended.append(fields["grad"]), "torch")
+    for one in passes:  # the first forward of the next step comes before the part that is in training mode
+        phase.forward(10, "Body", False, one == "G", True)
+    phase.end(10)
+    assert ended == [grad]
+
+
 @pytest.mark.parametrize(("moves", "changed"), [(False, False), (True, True)])
 def test_a_teacher_is_compared_where_no_look_was_before_the_end(moves, changed):
     root, counts, calls = SimpleNamespace(index=3, name="Net"), LoopCounts("torch"), []

@@ -369,14 +369,20 @@ def validation_stays(run: Run, signals: Signals) -> Outcome | None:
 @check("batch_size_irregular", family="data", tier=3, needs=("loaders",))
 def last_batch_large_enough(run: Run, signals: Signals) -> Outcome | None:
     """Whether the last batch of an epoch is tiny in a model with batch norm. Source: a hint (tier 3)."""
-    if not has_batch_norm(signals):
+    if (short := short_last_batch(signals)) is None:
         return None
-    trained_on = {event.get("loader") for event in _train_prints(signals)}
+    last, size, batches = short
+    samples = (batches - 1) * size + last
+    return Outcome("note", message("health.batch_size_irregular.last", last=last, samples=samples, size=size))
+
+
+def short_last_batch(signals: Signals) -> tuple[int, int, int] | None:
+    """Returns the samples of a last batch that is tiny for batch norm, those of the others, and the batches."""
+    trained_on = {event.get("loader") for event in _train_prints(signals)} if has_batch_norm(signals) else set()
     for facts in signals.loaders:
         length, size = facts.get("length", 0), facts.get("batch_size", 0)
         if facts.get("index") not in trained_on or length <= size or size < 8 or facts.get("drop_last"):
             continue
         if 0 < length % size < 0.1 * size:
-            observed = message("health.batch_size_irregular.last", last=length % size, samples=length, size=size)
-            return Outcome("note", observed)
+            return length % size, size, length // size + 1
     return None

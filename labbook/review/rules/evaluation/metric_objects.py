@@ -24,6 +24,10 @@ _NOT_MEANS = re.compile(
 )
 """Metrics, in lower case without `_`, that are not the mean of their values over parts of the data."""
 
+_IGNORED = -100.0
+_WITH_IGNORED = ("CrossEntropyLoss", "cross_entropy", "NLLLoss", "nll_loss")
+_COLLATORS = ("DataCollatorForTokenClassification", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq")
+
 _TRAINED, _VALIDATED = "training_step", "validation_step"
 
 
@@ -166,3 +170,46 @@ def _averages(node: ast.AST, total: str) -> bool:
     is_divided = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
     is_mean = is_divided or is_call(node, "mean", "fmean", "nanmean")
     return is_mean and bool(total) and any(dotted_target(one) == total for one in ast.walk(node))
+
+
+@warning("metric_of_wrong_values", "torch.nn.CrossEntropyLoss: ignore_index; the same in paddle")
+def ignored_labels_counted(code: Code, source: Source) -> Iterator[Hit]:
+    """The loss leaves out labels with one number, and the accuracy divides by the count of all labels."""
+    yield from _counted_by_trainer(code, source)
+    ignored = [argument(call, None, "ignore_index") for name in _WITH_IGNORED for call in code.calls_in(source, name)]
+    names = {ast.unparse(one) for one in ignored if one is not None}
+    compared = (side for one in source.of_type(ast.Compare) for side in (one.left, *one.comparators))
+    if not names or any(ast.unparse(side) in names for side in compared):
+        return
+    for loop in source.of_type(ast.For):
+        labels = {dotted_target(one) for one in loop.target.elts[-1:]} if isinstance(loop.target, ast.Tuple) else set()
+        counts = (one for one in of_type(walk(loop.body), ast.AugAssign) if is_call(one.value, "numel"))
+        for node in counts if find_loader(code, source, loop.iter) is not None else ():
+            if dotted_target(receiver(node.value) or node) in labels - {""}:  # type: ignore[arg-type]
+                yield Hit(node, {"code": ast.unparse(node), "ignored": next(iter(names))})
+
+
+def _counted_by_trainer(code: Code, source: Source) -> Iterator[Hit]:
+    """Yield the mean over all labels in a function that a trainer of transformers is given, whose loss ignores -100."""
+    if not _has_ignored_labels(code):
+        return
+    for given in (one.value for one in source.of_type(ast.keyword) if one.arg == "compute_metrics"):
+        found = code.function_named(source, given)
+        body = found[1].body if found is not None else []
+        nodes = [one for _, one in reached_nodes(code, found[0] if found is not None else source, body)]
+        words = " ".join(str(getattr(one, "arg", "")) + last_name(one) for one in nodes).lower()
+        if any(number(one) == _IGNORED for one in of_type(nodes, ast.UnaryOp)) or "mask" in words or "ignore" in words:
+            continue
+        for call in calls_of(nodes, "mean", "accuracy_score"):
+            test = call.args[0] if call.args else receiver(call)
+            sides = test.comparators if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) else []
+            labels = sides or call.args[:2]
+            if len(labels) and is_call(call, "accuracy_score") == (not sides):
+                yield Hit(call, {"code": ast.unparse(call), "ignored": f"{_IGNORED:.0f}"})
+                break
+
+
+def _has_ignored_labels(code: Code) -> bool:
+    """Whether a program gives labels the value -100, or uses a collator that does."""
+    filled = any(number(one) == _IGNORED for where in code.sources for one in where.of_type(ast.UnaryOp))
+    return filled or any(code.calls.get(name) for name in _COLLATORS)

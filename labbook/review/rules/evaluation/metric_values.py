@@ -354,22 +354,3 @@ def _ends_in_one_number(code: Code, source: Source, model: ast.expr | None) -> b
     """Whether the last layer of a Keras model is a `Dense(1)` without an activation."""
     last = last_keras_layer(code, source, model)
     return last is not None and number(argument(last, 0, "units")) == 1 and keras_activation(last) == "linear"
-
-
-@warning("metric_of_wrong_values", "torch.nn.CrossEntropyLoss: ignore_index; the same in paddle")
-def ignored_labels_counted(code: Code, source: Source) -> Iterator[Hit]:
-    """The loss leaves out labels with one number, and the accuracy divides by the count of all labels."""
-    ignored = [argument(call, None, "ignore_index") for name in _WITH_IGNORED for call in code.calls_in(source, name)]
-    names = {ast.unparse(one) for one in ignored if one is not None}
-    compared = (side for one in source.of_type(ast.Compare) for side in (one.left, *one.comparators))
-    if not names or any(ast.unparse(side) in names for side in compared):
-        return
-    for loop in source.of_type(ast.For):
-        labels = {dotted_target(one) for one in loop.target.elts[-1:]} if isinstance(loop.target, ast.Tuple) else set()
-        counts = (one for one in of_type(walk(loop.body), ast.AugAssign) if is_call(one.value, "numel"))
-        for node in counts if find_loader(code, source, loop.iter) is not None else ():
-            if dotted_target(receiver(node.value) or node) in labels - {""}:  # type: ignore[arg-type]
-                yield Hit(node, {"code": ast.unparse(node), "ignored": next(iter(names))})
-
-
-_WITH_IGNORED = ("CrossEntropyLoss", "cross_entropy", "NLLLoss", "nll_loss")
