@@ -30,7 +30,7 @@ from labbook.fixes.difference_names import (
     normalize_name,
 )
 from labbook.frozen import dataclass
-from labbook.model.confirmed_fix import changed_lines
+from labbook.model.confirmed_fix import changed_lines, is_move, passed_line
 from labbook.model.finding import Finding
 from labbook.model.run import Change, Run
 from labbook.model.run_code import source_path
@@ -329,6 +329,8 @@ def _number(text: str) -> float | None:
 def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]]) -> bool:
     """Whether a text has what a diff takes out, and not yet all of what it puts in."""
     removed, added = changed_lines(diff)
+    if is_move(diff):
+        return _is_in_old_order(diff, removed, text)
     lines = {line.strip() for line in text.splitlines()}
     wanted = [line for line in added if _WORDS.search(line)]
     if not (removed or added) or (wanted and all(line in lines for line in wanted)):
@@ -345,6 +347,18 @@ def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]
     is_addition = not any(_names(line) for line in removed)
     # What only takes out a statement is right where that very statement is.
     return bool(gone and now and gone <= known) or (is_addition and bool(added))
+
+
+def _is_in_old_order(diff: str, moved: Sequence[str], text: str) -> bool:
+    """Whether lines that moved are in a text where they were before: on the other side of the line that they passed."""
+    rows = [line for line in diff.splitlines() if line[:1] in ("-", "+")]
+    if not (passed := passed_line(diff)):
+        return rows[0][1:] in text.splitlines()
+    lines = [normalise_source(line.strip()) for line in text.splitlines()]
+    places = [
+        lines.index(normalise_source(line)) if normalise_source(line) in lines else -1 for line in (*moved, passed)
+    ]
+    return min(places) >= 0 and (places[0] < places[-1]) == (rows[0][0] == "-")
 
 
 def _used_names(code: str) -> set[str]:

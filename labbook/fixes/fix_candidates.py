@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import pairwise, takewhile
+from operator import itemgetter
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
 from labbook.fixes.difference_names import (
@@ -18,7 +20,7 @@ from labbook.fixes.difference_names import (
     names_file,
     normalize_name,
 )
-from labbook.model.confirmed_fix import changed_lines
+from labbook.model.confirmed_fix import changed_lines, is_move, is_statement
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
 
@@ -168,15 +170,18 @@ def _sets_seed(change: Change) -> bool:
     removed, added = ("\n".join(part) for part in changed_lines(change.detail))
     if not removed and not added:
         return bool(_SEED.search(change.what))
-    return bool(_SEED.search(removed)) and _SEED_VALUE.sub("", removed) == _SEED_VALUE.sub("", added)
+    return (
+        bool(_SEED.search(removed))
+        and not is_move(change.detail)
+        and _SEED_VALUE.sub("", removed) == _SEED_VALUE.sub("", added)
+    )
 
 
 def split_changes(changes: Iterable[Change]) -> list[Change]:
     """Returns the changes of files as one for each place; where lines were replaced by as many, for each line."""
     pieces: list[Change] = []
     for change in changes:
-        removed, added = changed_lines(change.detail)
-        is_split = change.kind in ("code", "config") and "\n@@ " in change.detail and not {*removed} & {*added}
+        is_split = change.kind in ("code", "config") and "\n@@ " in change.detail
         parts = [_make_piece(change, part) for part in _find_places(change.detail)] if is_split else [change]
         pieces += [part for part in parts if not is_split or any(changed_lines(part.detail))]
     return pieces
@@ -186,19 +191,55 @@ def _find_places(diff: str) -> list[list[str]]:
     """Returns the changed lines of a diff that are beside each other, with an unchanged line before and after."""
     lines = [line for line in diff.splitlines() if line[:3] not in ("---", "+++")]
     bounds = [n for n in range(len(lines) + 1) if (lines[n : n + 1] or " ")[0][:1] not in ("-", "+")]
-    places = []
+    places, moved = _find_moves(lines, bounds)
     for before, after in pairwise([-1, *bounds]):
         if after - before < 2:
             continue
-        block = lines[before + 1 : after]
+        block = [lines[n] for n in range(before + 1, after) if n not in moved]
+        if not block:
+            continue
         around = [[line for line in lines[at : at + 1] if at >= 0 and line[:1] == " "] for at in (before, after)]
         old, new = ([line for line in block if line[0] == sign] for sign in "-+")
-        alike = len(old) == len(new) and all(
-            SequenceMatcher(None, a[1:], b[1:]).ratio() > _ALIKE for a, b in zip(old, new, strict=True)
+        is_indented = not {line[1:].strip() for line in old}.isdisjoint(line[1:].strip() for line in new)
+        alike = (
+            not is_indented
+            and len(old) == len(new)
+            and all(SequenceMatcher(None, a[1:], b[1:]).ratio() > _ALIKE for a, b in zip(old, new, strict=True))
         )
         rows = [[a, b] for a, b in zip(old, new, strict=True)] if alike else [block]
         places += [[*around[0], *row, *around[1]] for row in rows]
     return places
+
+
+def _find_moves(lines: Sequence[str], bounds: Sequence[int]) -> tuple[list[list[str]], set[int]]:
+    """Returns the lines that moved from one place to another, those of two places together, and all their numbers.
+
+    The unchanged line that they passed is between the two sides.
+    """
+    where: dict[str, list[list[int]]] = {}
+    for number, line in enumerate(lines):
+        if line[:1] in ("-", "+") and (text := line[1:].strip()):
+            where.setdefault(text, [[], []])[line[0] == "+"].append(number)
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for old, new in where.values():
+        if len(old) == len(new) == 1:
+            place, other = (bisect(bounds, number[0]) for number in (old, new))
+            groups.setdefault((place, other), []).append((old[0], new[0]))
+    places: list[list[str]] = []
+    moved: set[int] = set()
+    for (place, other), pairs in groups.items():
+        if place == other or not any(is_statement(lines[old][1:].strip()) for old, _ in pairs):
+            continue
+        gone, came = ([lines[pair[side]] for pair in sorted(pairs, key=itemgetter(side))] for side in (0, 1))
+        # Down to below the nearest line above the new place, or up to above the nearest one below it.
+        after = (
+            range(max(n for _, n in pairs), len(lines)) if other < place else range(min(n for _, n in pairs), -1, -1)
+        )
+        near = takewhile(lambda line: line[:2] != "@@", (lines[n] for n in after))
+        passed = [line for line in near if line[:1] == " " and re.match(r"\s*[^\W\d]", line)][:1]
+        places.append([*came, *passed, *gone] if other < place else [*gone, *passed, *came])
+        moved |= {number for pair in pairs for number in pair}
+    return places, moved
 
 
 def _make_piece(change: Change, lines: Sequence[str]) -> Change:

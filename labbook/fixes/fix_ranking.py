@@ -28,7 +28,7 @@ from labbook.fixes.difference_names import (
     names_file,
 )
 from labbook.fixes.fix_background import HARMLESS, NEW_SINCE_HEALTHY, NO_CURE, UNKNOWN, Background
-from labbook.model.confirmed_fix import changed_lines, line_counts
+from labbook.model.confirmed_fix import changed_lines, is_move, line_counts, passed_line
 from labbook.model.run import Change, Run
 from labbook.model.symptom import Symptom
 
@@ -218,7 +218,8 @@ class _Evidence:
         parts = changed_lines(change.detail) if change.kind == "code" else ([], [])
         old, new = (_find_words("\n".join(part)) for part in parts)
         # What was exchanged says more than what is on both sides.
-        shared = -len((self._words | self._advised) & (old ^ new)), -len(self._words & old & new)
+        exchanged = old | _find_words(passed_line(change.detail)) if is_move(change.detail) else old ^ new
+        shared = -len((self._words | self._advised) & exchanged), -len(self._words & old & new)
         # A check says many numbers: there the page comes first.
         is_number_said = has_number and bool(self._ended)
         by_page = _page_order(change, self._patterns), not has_number
@@ -288,6 +289,9 @@ def _code_distance(
     removed, added = changed_lines(change.detail)
     failing = {line.strip() for line in lines if line.strip()}
     old, new = ("\n".join(part) for part in (removed, added))
+    if is_move(change.detail) and not _only_prints(change):
+        passed = passed_line(change.detail)
+        return 2 if failing.isdisjoint((*removed, passed)) and not set(_WORDS.findall(old)) & quoted else 0
     names = set(_WORDS.findall(old)) ^ set(_WORDS.findall(new))
     # Other words in a text of the failing line are no cure, unless the message quotes them.
     is_in_text = _STRINGS.sub("", old) == _STRINGS.sub("", new)
@@ -313,7 +317,7 @@ def focus_lines(changes: Iterable[Change], failed: Run) -> tuple[tuple[Change, .
         removed, added = changed_lines(change.detail)
         best = max((*removed, *added), key=lambda line: len(said & _find_words(line)), default="")
         is_long = len(removed) + len(added) > _MANY_LINES
-        if line_counts(change) is None or (is_long and said.isdisjoint(_find_words(best))):
+        if line_counts(change) is None or is_move(change.detail) or (is_long and said.isdisjoint(_find_words(best))):
             focused.append(change)
             continue
         old = best if best in removed else next(iter(get_close_matches(best, removed, 1, _ALIKE)), "")

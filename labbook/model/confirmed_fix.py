@@ -38,6 +38,9 @@ _NEW = {
 
 _MORE = "capture.change.more"
 
+_MOVED = {None: "capture.moved.somewhere", True: "capture.moved.down", False: "capture.moved.up"}
+"""Messages of lines that moved, by whether they are below the line that they passed."""
+
 _REMOVED = ("capture.difference.removed.value", "capture.difference.removed.line")
 """Messages of a value, and of a line of a file."""
 
@@ -135,6 +138,40 @@ def _without_comments(lines: list[str], others: list[str]) -> list[str]:
     return [line for line, own in parts if own and code.get(own, line) == line]
 
 
+def is_statement(line: str) -> bool:
+    """Whether a line does something itself: it is no head of a block, import or closing bracket."""
+    return not _HEADING.match(line)
+
+
+def is_move(diff: str) -> bool:
+    """Whether the same lines, in the same order, were taken out and put in: they moved or are indented otherwise."""
+    removed, added = changed_lines(diff)
+    return bool(removed) and removed == added
+
+
+def passed_line(diff: str) -> str:
+    """Return the unchanged line that moved lines passed, "" where none is known."""
+    rows = [line[:1] for line in diff.splitlines() if line[:1] in ("-", "+", " ")]
+    between = [n for n in range(1, len(rows) - 1) if rows[n] == " " and {rows[n - 1], rows[n + 1]} == {"-", "+"}]
+    lines = [line[1:].strip() for line in diff.splitlines() if line[:1] in ("-", "+", " ")]
+    return lines[between[0]] if between else ""
+
+
+def describe_move(change: Change) -> Message | None:
+    """Summarize lines that moved: "loss.backward() moved above opt.step()"; `None` for other changes."""
+    if not _has_lines(change) or not is_move(change.detail):
+        return None
+    rows = [line for line in change.detail.splitlines() if line[:3] not in ("---", "+++")]
+    code = "; ".join(changed_lines(change.detail)[0][:_FEW]) + "; …" * (len(changed_lines(change.detail)[0]) > _FEW)
+    if passed := passed_line(change.detail):
+        is_down = next(row[0] for row in rows if row[:1] in ("-", "+")) == "-"
+        return message(_MOVED[is_down], lines=code, passed=_shorten_to_difference(passed, "")[0])
+    widths = [next(len(row[1:]) - len(row[1:].lstrip()) for row in rows if row[:1] == sign) for sign in "-+"]
+    if widths[0] != widths[1]:
+        return message("capture.moved.indented", lines=code, before=widths[0], now=widths[1])
+    return message(_MOVED[None], lines=code)
+
+
 def sides(change: Change) -> tuple[str, str]:
     """Return a difference as values before and after: of a file its one or two changed lines, or counts of lines."""
     removed, added = _few_lines(change)
@@ -174,7 +211,7 @@ def _are_few(removed: list[str], added: list[str]) -> bool:
 def _split_lines(change: Change) -> list[Change]:
     """Return a change of a few lines as one change for each line that was replaced, and one for those that are new."""
     removed, added = _few_lines(change)
-    if not removed or not added or len(removed) + len(added) <= _FEW:
+    if not removed or not added or len(removed) + len(added) <= _FEW or removed == added:
         return [change]
     parts = []
     for line in removed:
@@ -189,6 +226,8 @@ def _describe(change: Change) -> Message:
     what = change.messages.get("what", change.what)
     if what == change.what and change.kind in NAMED_KINDS:
         what = message("capture.difference.named", what=change.what)
+    if (move := describe_move(change)) is not None:
+        return message("capture.difference.moved", what=what, move=move)
     counts = line_counts(change)
     if counts is not None:
         lines = message("capture.lines", added=counts[0], removed=counts[1])

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 
 import pytest
 from order_of_tests import in_one_test
 
 from labbook.fixes import propose_fix
+from labbook.fixes.fix_applicability import Circumstances, can_apply
 from labbook.fixes.fix_candidates import drop_doubles, split_changes
 from labbook.fixes.fix_judge import FixJudge
 from labbook.fixes.fix_ranking import order_candidates
-from labbook.model.confirmed_fix import Proposal
+from labbook.model.confirmed_fix import Proposal, describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.run import CaughtException, Change, CheckResult, Frame, Run
 from labbook.model.run_files import FileUse
 from labbook.model.symptom import Symptom, Wording
 from labbook.report import run_data
+from labbook.store.text.sentences import Sentences
 
 LR, EPOCHS = Change("argument", "--lr", "3.0", "0.1"), Change("argument", "--epochs", "4", "5")
 
@@ -137,9 +140,61 @@ def test_a_line_that_sets_another_seed_is_no_fix(old, new, is_kept):
     assert drop_doubles([line, LR], crash("RuntimeError", "no")) == ([line, LR] if is_kept else [LR])
 
 
-def test_lines_that_moved_in_a_file_stay_together():
-    moved = rewritten("code", "a.py", ("opt.step()", "x = 1"), ("y = 2", "opt.step()"))
-    assert split_changes([moved, LR]) == [moved, LR]
+LOOP = """import os
+for epoch in range(3):
+    for x in data:
+        loss = model(x)
+        opt.zero_grad()
+        loss.backward()
+        clip(model)
+        opt.step()
+    print("epoch", epoch)
+"""
+
+
+def moved(text, line, before, also=("", "")):
+    """Returns a text in which a line is before another one, and another difference."""
+    rows = [row for row in text.splitlines() if row.strip() != line.strip()]
+    at = next(n for n, row in enumerate(rows) if row.strip() == before)
+    return "\n".join([*rows[:at], line, *rows[at:], ""]).replace(*also)
+
+
+@in_one_test(("old", "new", "english", "chinese"), [
+    (moved(LOOP, "        loss.backward()", "opt.zero_grad()"), LOOP,
+     "t.py: opt.zero_grad() moved above loss.backward()", "t.py：opt.zero_grad() 移到 loss.backward() 之前"),
+    (moved(LOOP, "        clip(model)", "loss.backward()"), LOOP,
+     "t.py: loss.backward() moved above clip(model)", "t.py：loss.backward() 移到 clip(model) 之前"),
+    (LOOP, moved(LOOP, "os.makedirs(out)", "import os"), "t.py: os.makedirs(out) added", "t.py：新增 os.makedirs(out)"),
+    (moved(LOOP, "    opt = SGD(model)", "for x in data:", ("3", "4")), moved(LOOP, "opt = SGD(model)", "import os"),
+     "t.py: opt = SGD(model) moved above import os; t.py: for epoch in range(4): → for epoch in range(3):",
+     "t.py：opt = SGD(model) 移到 import os 之前；t.py：for epoch in range(4): → for epoch in range(3):"),
+    (LOOP.replace("    print", "        print"), LOOP, 't.py: print("epoch", epoch) indented by 4 instead of 8',
+     't.py：print("epoch", epoch) 的缩进由 8 改为 4'),
+    ("a = 1\nb = 2\nc = 3\nd = 4\ne = 5\nf = 6\n", "d = 4\ne = 5\nf = 6\na = 1\nb = 2\nc = 3\n",
+     "t.py: d = 4; e = 5; … moved above a = 1", "t.py：d = 4; e = 5; … 移到 a = 1 之前"),
+])  # fmt: skip
+def test_a_line_that_moved_is_one_difference_that_fits_code_in_the_old_order_only(old, new, english, chinese):
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "a/t.py", "b/t.py", lineterm="", n=2)
+    pieces = split_changes([Change("code", "t.py", "", "+1 -1 lines", "\n".join(lines))])
+
+    assert Sentences("en")(describe_changes(pieces)) == english
+    assert Sentences("zh")(describe_changes(pieces)) == chinese
+    failed = Finding("s", "f", "f", 1, "fail", "t", exception="ValueError")
+    for text, fits in ((old, True), (new, False)):
+        here = Circumstances({}, {}, {}, (), text)
+        assert all(can_apply(piece, here, failed) is fits for piece in pieces)
+
+
+def test_a_line_that_moved_past_the_failing_one_or_has_the_quoted_name_is_the_cure():
+    diff = "\n@@ @@\n+{0}\n for epoch in epochs:\n-{0}"
+    made, other = (Change("code", "t.py", "", "", diff.format(line)) for line in ("os.makedirs(out)", "loss = MSE()"))
+    for failed, first in (
+        (crash("RuntimeError", "no such folder", "for epoch in epochs:"), None),
+        (crash("NameError", "name 'loss' is not defined", "x = loss(a)"), other),
+    ):
+        ordered, count = order_candidates([made, LAYERS, other], failed, run(), (), {})
+        assert first is None or ordered[0] == first
+        assert count == (2 if first is None else 1)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labbook.model.confirmed_fix import Fix, Proposal, describe_changes, describe_proposal, line_counts, sides
+from labbook.model.confirmed_fix import (
+    Fix,
+    Proposal,
+    describe_changes,
+    describe_move,
+    describe_proposal,
+    line_counts,
+    sides,
+)
 from labbook.model.message import message
 from labbook.model.run import Change
 from labbook.report.entry.section_limits import shorten_middle
@@ -114,6 +122,8 @@ def shorten_diff(diff: str) -> tuple[str, bool]:
 
 def _sides(change: Change, say: Sentences) -> tuple[str, str]:
     before, now = sides(change)
+    if (move := describe_move(change)) is not None:
+        return "", say(move)
     counts = line_counts(change)
     if counts is not None:
         return before, say(message("capture.lines", added=counts[0], removed=counts[1]))
