@@ -1,10 +1,13 @@
 """Wraps a function of somebody else so that nobody notices: same results, same errors, same tracebacks."""
 
 import os
+import re
 import sys
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _CODES = set()
+_LISTED_FRAME = re.compile(r'^[ \t]*File "([^"\n]+)", line \d+, in (\S+)\n(?:(?![ \t]*File ")[^\n]*\n)?', re.MULTILINE)
+"""A frame and its line of source in a call stack that a message has as text."""
 
 
 def wrap_function(original, guard, before=None, after=None):
@@ -74,8 +77,12 @@ class TemporaryPatches:
 def leave_out_one_frame(error):
     """Takes the caller's own frame out of an error that a bare `raise` then passes on.
 
-    Before Python 3.11 `raise` puts that frame back: there only the probe's frames behind it are taken out.
+    Before Python 3.11 `raise` puts that frame back: there only the probe's frames behind it are taken out. The frames
+    that a message lists go, too: compilers write the stack of an operator into it.
     """
+    text = error.args[0] if error.args else None
+    if isinstance(text, str) and _FOLDER in text:
+        error.args = (_LISTED_FRAME.sub(_leave_out_ours, text), *error.args[1:])
     trace = error.__traceback__
     if trace is None:
         return
@@ -83,6 +90,13 @@ def leave_out_one_frame(error):
         error.__traceback__ = trace.tb_next
     else:
         _strip_behind(trace)
+
+
+def _leave_out_ours(frame):
+    """The text of a frame, empty for one of the probe."""
+    path, name = frame.groups()
+    ours = path.startswith(_FOLDER) or any(code.co_filename == path and code.co_name == name for code in _CODES)
+    return "" if ours else frame[0]
 
 
 def as_import_machinery(function):

@@ -1,6 +1,7 @@
 """Converts an uncaught exception to plain data: frames with source lines, and chained exceptions."""
 
 import os
+import re
 import sys
 
 from .. import wrapping
@@ -11,6 +12,8 @@ _MAX_EVENTS = 100
 _MAX_FRAMES = 120
 _MAX_CHAIN = 16
 _MAX_MESSAGE = 32 * 1024
+_CODE_OF_GRAPH = re.compile(r"\s*In (?:transformed|user) code:")
+_LISTED_FRAME = re.compile(r'^[ \t]*File "([^"\n]+)", line (\d+), in (\S+)', re.MULTILINE)
 
 
 class ExceptionRecorder:
@@ -52,7 +55,7 @@ class ExceptionRecorder:
             notes=notes_of(error),
             chain=self._chain(error, sources),
             group=group_of(error),
-            frames=self._frames(error, sources, _MAX_FRAMES),
+            frames=self._frames_of_program(error, sources),
             tensors=self._tensors(error),
             names=self._names(error),
             step=self._probe.step,
@@ -112,6 +115,23 @@ class ExceptionRecorder:
             error = behind
         return chain
 
+    def _frames_of_program(self, error, sources):
+        """Return the frames, and behind them those of the code that built the failing operator of a PaddlePaddle graph.
+
+        A graph runs outside that code, whose lines only the message lists.
+        """
+        frames, text = self._frames(error, sources, _MAX_FRAMES), message_of(error)
+        if not _CODE_OF_GRAPH.match(text):
+            return frames
+        known, inner = {(frame["file"], frame["line"]) for frame in frames}, []
+        for path, line, function in _LISTED_FRAME.findall(text)[:_MAX_FRAMES]:
+            file = display_path(path, self._start_folder)
+            if (file, int(line)) in known:
+                inner = []  # so far it lists the callers of the graph
+            elif is_user_file(file):
+                inner.append(_describe_frame(file, int(line), function, sources))
+        return frames + inner
+
     def _frames(self, error, sources, limit):
         found = []
         trace = error.__traceback__
@@ -125,13 +145,13 @@ class ExceptionRecorder:
     def _frame(self, trace, sources):
         code = trace.tb_frame.f_code
         file = display_path(code.co_filename, self._start_folder)
-        return {
-            "file": file,
-            "line": trace.tb_lineno,
-            "function": getattr(code, "co_qualname", code.co_name),
-            "source": source_line(code.co_filename, file, trace.tb_lineno, sources),
-            "user": is_user_file(file),
-        }
+        name = getattr(code, "co_qualname", code.co_name)
+        return _describe_frame(file, trace.tb_lineno, name, sources, code.co_filename)
+
+
+def _describe_frame(file, line, function, sources, code_file=""):
+    source = source_line(code_file or file, file, line, sources)
+    return {"file": file, "line": line, "function": function, "source": source, "user": is_user_file(file)}
 
 
 def message_of(error):
