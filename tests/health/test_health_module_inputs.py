@@ -13,7 +13,7 @@ FALLING = [0.69 * 0.97**n for n in range(60)]
         ([[0, 0, 128], [0, 0, 128], [0, 5, 128]], 100, 1, None),
         ([[0, 0, 128], [1, 1, 128], [0, 0, 128]], 100, 1, None),  # one domain a batch
         ([[0, 0, 1]] * 30, 100, 1, None),
-        ([[0, 0, 128]] * 3, 2, 1, None),  # segments of a text
+        *[([[0, 0, 128]] * 3, rows, 1, None) for rows in (2, 16)],  # segments of a text
         ([[0, 0, 128]] * 3, 100, 4, None),  # the first of four columns
         ([[1, 1, 512]] * 3, 100, 0, None),  # positions that are counted along a mask
     ],

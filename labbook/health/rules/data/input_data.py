@@ -100,11 +100,11 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
 def features_vary(run: Run, signals: Signals) -> Outcome | None:
     """Whether columns had one value in at least 256 samples. Borders of images do, masks too, rare categories may.
 
-    Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with at least 16
-    rows: it was given one and the same id in at least 3 looks and 256 times, or once for each position of the input,
-    and was called once a forward: a look is at the first call, and of a table that serves several columns one may hold
-    padding only (chosen by us). Nor are inputs that a solver calls a model with judged: it begins at one time and
-    one state.
+    Source: a logical invariant (tier 1); TheDeepChecker, deepchecks IsSingleValue. Of a lookup table with more than 16
+    rows, which BERT has for its segments by default: it was given one and the same id in at least 3 looks and 256
+    times, or once for each position of the input, and was called once a forward: a look is at the first call, and of a
+    table that serves several columns one may hold padding only (chosen by us). Nor are inputs that a solver calls a
+    model with judged: it begins at one time and one state.
     """
     leaves = input_leaves(signals)
     integer = [leaf for looks in leaves.values() for _, _, leaf in looks if leaf.get("integer")]
@@ -118,7 +118,7 @@ def features_vary(run: Run, signals: Signals) -> Outcome | None:
         looked, seen = sum(count for _, _, count in ids), {i for low, high, _ in ids for i in (low, high)}
         rows = module.options.get("num_embeddings", 0)
         enough = looked >= 256 or {count for _, _, count in ids} <= lengths
-        if len(seen) == 1 and len(ids) >= _FEWEST and enough and rows >= 16:
+        if len(seen) == 1 and len(ids) >= _FEWEST and enough and rows > 16:
             observed = message("health.constant_feature.id", layer=module.label, id=ids[0][0], count=looked, rows=rows)
             return Outcome("warn", observed)
     if is_unrolled(signals):
