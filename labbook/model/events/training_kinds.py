@@ -40,6 +40,7 @@ class State(Event, total=False):
     device: str | list[str]
     parameters: int
     trainable: int
+    statistics: Count
     model: Text
     dtype: list[str]
     threads: int

@@ -109,8 +109,9 @@ FRAMEWORK = "framework"
 STATE = "state"
 """Facts that may change; the reader merges them, the last one wins. `seeds`: what was seeded -> value, null: drawn
 from without a seed; one that changed after the first step is recorded as "torch, later". `mode`: "dynamic", "static",
-"compiled". `device`: where the parameters are. `parameters`, `trainable`: elements. `model`: class name of the root
-module; several, joined by commas. `devices` (as in FRAMEWORK) and `cudnn`: once the program has started CUDA."""
+"compiled". `device`: where the parameters are. `parameters`, `trainable`: elements. `statistics`: those of running
+statistics, which PaddlePaddle has among its parameters, not counted there. `model`: class name of the root module;
+several, joined by commas. `devices` (as in FRAMEWORK) and `cudnn`: once the program has started CUDA."""
 
 OPTIMIZER = "optimizer"
 """An optimizer took its first step. `options`: lr, momentum, weight_decay, ... A group has those options, such as

@@ -232,14 +232,16 @@ class TrainedModels:
         models = [facts for owner, facts in self._facts.values() if owner() is not None]
         if not models:
             return {}
-        every, trainable = {}, {}
+        every, trainable, statistics = {}, {}, {}
         for facts in models:
             every.update(facts["parameters"])
             trainable.update(facts["trainable"])
+            statistics.update(facts.get("statistics", {}))
         return {
             "model": ", ".join(dict.fromkeys(facts["name"] for facts in models if facts["name"])),
             "parameters": sum(every.values()),
             "trainable": sum(trainable.values()),
+            **({"statistics": sum(statistics.values())} if statistics else {}),
             "device": sorted({name for facts in models for name in facts["device"]})[:8],
             "dtype": sorted({name for facts in models for name in facts["dtype"]})[:8],
         }

@@ -172,7 +172,7 @@ def find_model(paddle, parameters, known, sweep=True):
 
 def model_facts(root, own):
     """What is recorded of a model, from its root (or `None`) and the parameters of its optimizer."""
-    every = own
+    every, averages = own, {}
     if root is not None:
         averages = _running_statistics(root)
         every = [p for p in (*model_lookup.parameters_of(root, "_sub_layers"), *own) if id(p) not in averages]
@@ -180,15 +180,16 @@ def model_facts(root, own):
         "name": model_lookup.class_name(root) if root is not None else "",
         "parameters": {id(p): prod(p.shape) for p in every},
         "trainable": {id(p): prod(p.shape) for p in every if not p.stop_gradient},
+        "statistics": averages,
         "device": {str(p.place).replace("Place(", "").rstrip(")") for p in own},
         "dtype": {str(p.dtype).replace("paddle.", "") for p in own},
     }
 
 
 def _running_statistics(root):
-    """Ids of the running statistics of batch norms, which PaddlePaddle keeps as parameters."""
+    """Elements, by id, of the running statistics of batch norms, which PaddlePaddle keeps as parameters."""
     held = [(layer, layer.__dict__.get("_parameters") or {}) for layer in root.sublayers(include_self=True)]
-    return {id(p) for layer, own in held for name, p in own.items() if is_statistic(layer, name)}
+    return {id(p): prod(p.shape) for layer, own in held for name, p in own.items() if is_statistic(layer, name)}
 
 
 def _is_frozen(parameter):

@@ -128,11 +128,11 @@ def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, A
         return state
     names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
     if len(names) == 1:
-        return {**state, "models": len(models)}
+        return {**state, "models": len(models), "statistics": None}
     pairs = [(facts, facts.get("shared") or (0, 0)) for facts in models.values()]
     kinds = enumerate(("parameters", "trainable"))
     totals = {kind: sum((facts.get(kind) or 0) - shared[at] for facts, shared in pairs) for at, kind in kinds}
-    return {**state, **totals, "model": ", ".join(names) or state.get("model")}
+    return {**state, **totals, "statistics": None, "model": ", ".join(names) or state.get("model")}
 
 
 def _without_stale(run: Run, state: Mapping[str, Any], called: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -144,10 +144,10 @@ def _without_stale(run: Run, state: Mapping[str, Any], called: Sequence[Mapping[
     counts = {name: state[name] for name in ("parameters", "trainable") if isinstance(state.get(name), int)}
     if len(run.signals) == 1 and stale and called:
         last = {name: called[-1].get(name) for name in ("parameters", "trainable")}
-        return {**state, **last, "model": called[-1].get("root"), "optimized": None}
+        return {**state, **last, "model": called[-1].get("root"), "optimized": None, "statistics": None}
     if len(run.signals) != 1 or not stale or min(counts.values(), default=0) <= stale:
         return state
-    return {**state, **{name: count - stale for name, count in counts.items()}}
+    return {**state, **{name: count - stale for name, count in counts.items()}, "statistics": None}
 
 
 def _without_changed(run: Run, state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -183,7 +183,7 @@ def _name_called_model(state: Mapping[str, Any], called: Sequence[Mapping[str, A
         # Of a backbone that is in no optimizer the state of the framework knows nothing.
         counts = {name: own[0].get(name) for name in ("parameters", "trainable")}
         # The optimizer of a static graph holds none: what it updates is not known.
-        return {**state, **counts, "model": own[0].get("root"), "optimized": total or None}
+        return {**state, **counts, "model": own[0].get("root"), "optimized": total or None, "statistics": None}
     if not isinstance(total, int):
         return state
     size = sum(map(_size_of, called))
@@ -224,7 +224,8 @@ def _model(
     name: str, state: Mapping[str, Any], with_name: bool, called: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    models = str(state.get("model") or ", ".join(_name_each(called)))  # they may be gone when the program ends
+    # They may be gone when the program ends; with two frameworks it is not known whose models were called.
+    models = str(state.get("model") or ("" if with_name else ", ".join(_name_each(called))))
     if models:
         value = models + (f" ({name})" if with_name else "")
         rows.append({"what": "model", "value": value, "models": state.get("models", 0)})
@@ -236,6 +237,7 @@ def _model(
                 "value": numbers.count(total),
                 "trainable": numbers.count(trainable) if isinstance(trainable, int) else "",
                 "all": trainable == total,
+                "statistics": numbers.count(own) if isinstance(own := state.get("statistics"), int) else "",
                 "optimized": numbers.count(held) if isinstance(held := state.get("optimized"), int) else "",
             }
         )

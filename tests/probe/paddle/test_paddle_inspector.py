@@ -29,6 +29,8 @@ def test_a_healthy_training_is_seen_whole(probed):
     assert [module["type"] for module in model["modules"]][1:] == ["Conv2D", "BatchNorm2D", "ReLU", "Dropout", "Linear"]
     assert {module["package"] for module in model["modules"][1:]} == {"paddle"}
     assert {event["graphs"] or 0 for event in done.of("memory")} == {0}
+    (norm,) = [module for module in model["modules"] if module["type"] == "BatchNorm2D"]
+    assert [event["statistics"] for event in done.of("state") if "parameters" in event][-1] == norm["parameters"]
     names = [parameter["name"] for parameter in model["parameters"]]
     assert names == ["conv.weight", "conv.bias", "norm.weight", "norm.bias", "head.weight", "head.bias"]
     assert model["modules"][2]["options"]["momentum"] == pytest.approx(0.1)

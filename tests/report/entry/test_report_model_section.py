@@ -25,6 +25,16 @@ def test_parameters_are_counted_only_where_the_optimizer_holds_some():
     assert rows_of(parameters=0, trainable=0).keys() == {"device"}
 
 
+def test_running_statistics_are_not_counted_and_no_model_is_named_for_another_framework():
+    """PaddlePaddle has the statistics among the parameters; PyTorch was only imported, as by PARL."""
+    state = {"model": "Net", "parameters": 10, "trainable": 10, "statistics": 4}
+    frameworks = (Framework("paddle", "3.3.1", state=state), Framework("torch", "2.13", state={"device": ["cpu"]}))
+    health = {"models": [{"root": "Net", "parameters": 10, "trainable": 10}]}
+    rows = model_section(Run("i", "finished", (), "", 0.0, frameworks=frameworks, health=health), Limits())["rows"]
+    assert [row["value"] for row in rows if row["what"] == "model"] == ["Net (paddle)"]
+    assert [(row["value"], row["statistics"]) for row in rows if row["what"] == "parameters"] == [("10", "4")]
+
+
 def test_a_model_that_is_gone_when_the_program_ends_is_that_which_was_called():
     """The local copies of federated averaging, each with a phase and an optimizer of its own."""
     called = [{"root": "Sequential", "parameters": 451, "trainable": 451}]
