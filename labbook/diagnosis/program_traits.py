@@ -75,21 +75,24 @@ def iter_traits(run: Run, code: str) -> Iterator[tuple[str, bool | None]]:
     norms = [value for one in run.series if one.name == "grad_norm" for value in one.values if value > 0]
     flights = [one.flight for one in run.signals if one.flight]
     clips = any(one.loop.get("clip", {}).get("calls") for one in run.signals)
+    rising, is_recurrent = any(map(_gradients_rose, flights)), any(map(_RECURRENT.search, types))
+    is_steady = bool(flights) and not any(map(_may_have_risen, flights))
     known: dict[str, tuple[object, bool]] = {
         "adaptive": (optimizers, any(_ADAPTIVE.search(str(one.get("type"))) for one in optimizers)),
         "amp": (states, any(state.get("amp") for state in states)),
         "clips": (seen, clips or any(one.get("options", {}).get("grad_clip") for one in optimizers)),
         "distributed": (run.processes, len({one.rank for one in run.processes if one.rank is not None}) > 1),
         "evaluated": (seen, any(one.evaluations or one.loop.get("forwards", {}).get("eval_nograd") for one in seen)),
+        "explodes": (types and is_steady, rising or is_recurrent),
         "gives_part": (code, bool(_PART.search(code))),
         "loss_summed": (losses, any(one.get("training", True) and one.get("reduction") == "sum" for one in losses)),
         "out_of_domain": (
             any(_MARK in one.get("op", "") for one in flights),
             any(map(_is_out_of_domain, flights)),
         ),
-        "recurrent": (types, any(map(_RECURRENT.search, types))),
+        "recurrent": (types, is_recurrent),
         "resumed": (seen, any(one.loaded for one in run.signals)),
-        "rising": (flights and not any(map(_may_have_risen, flights)), any(map(_gradients_rose, flights))),
+        "rising": (is_steady, rising),
         "scheduled": (rates, any(len(set(one)) > 1 for one in rates) or any("scheduler" in one.loop for one in seen)),
         "several_optimizers": (optimizers, len(optimizers) > 1),
         "tiny_gradients": (norms, bool(norms) and median(norms) < _TINY),
