@@ -107,7 +107,7 @@ def test_in_chinese(runs):
         observed_message=message("health.loss_spike.one", loss=9.5, step=7, level=0.2),
         page_words={"zh": {"title": "损失没有尖峰", "expected": "", "detail": "裁剪 `grad`。"}},
     )
-    lines = ["不通过  损失没有尖峰：第 7 步为 9.5，附近为 0.2", "        裁剪 grad。"]
+    lines = ["不通过  损失没有尖峰：第 7 步为 9.5，此前为 0.2", "        裁剪 grad。"]
     assert finding_lines(with_checks(runs, check), "zh") == lines
 
 

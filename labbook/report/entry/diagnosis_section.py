@@ -121,7 +121,7 @@ def diagnosis_lines(run: Run, language: str = "en", base: str = "") -> list[str]
         lines.append(shorten_middle(f"{place}  {source}".rstrip(), _WIDTH))
     lines += [shorten_middle(shorten_paths(sentence, run), _WIDTH) for sentence in primary.evidence[:1]]
     if primary.causes:
-        why = labels["why_line" if len(primary.causes) == 1 else "why_line_one_of"]
+        why = labels["why_line" if len(primary.causes) == 1 and primary.tier == 1 else "why_line_one_of"]
         lines.append(shorten_middle(fill(why, cause=strip_markdown(primary.causes[0])), 2 * _WIDTH))
     fixed = next((seen for seen in primary.seen_before if seen.fits), None)
     label = fill(labels["try_line"], fix="")

@@ -46,6 +46,16 @@ def page(runs, notebook, *findings, unsure=""):
     return entry_markdown(with_findings(runs, *findings, unsure=unsure), notebook)
 
 
+@pytest.mark.parametrize(
+    ("tier", "causes", "label"), [(1, 1, "Cause:"), (2, 1, "Likely cause:"), (1, 2, "Possible causes:")]
+)
+def test_the_only_cause_left_of_a_finding_that_is_not_certain_is_likely(runs, notebook, tier, causes, label):
+    finding = dataclasses.replace(CRASH, tier=tier, causes=CRASH.causes[:causes])
+    assert f"- **{label}** The layer expects `10` columns." in page(runs, notebook, finding)
+    said = "\n".join(diagnosis_lines(with_findings(runs, finding), "en"))
+    assert ("likely cause: The layer" in said) == (label != "Cause:")
+
+
 def test_a_finding_in_the_entry(runs, notebook):
     text = page(runs, notebook, CRASH, EFFECT)
     section = text[text.index("## Diagnosis") : text.index("labbook:end diagnosis")]
