@@ -258,10 +258,12 @@ def other_action(code: Code, source: Source) -> Iterator[Hit]:
     """The log-probability is that of an action drawn anew, not of the one that was rewarded."""
     for call in code.calls_in(source, "log_prob"):
         drawn = call.args[0] if call.args else None
-        if not is_call(drawn, "sample"):
-            continue
-        again = ast.unparse(drawn.func)
+        again = ast.unparse(drawn.func) if is_call(drawn, "sample") else ""
+        if again.removesuffix(".sample") != ast.unparse(call.func).removesuffix(".log_prob"):
+            continue  # a likelihood of another distribution's samples
         scope = source.function(call) or source.tree
+        if not any(GAIN.search(name) for name in last_names(scope)):
+            continue  # a divergence between two distributions
         taken = (one for one in of_type(ast.walk(scope), ast.Call) if one is not drawn)
         statement = source.statement(call)
         names = last_names(statement) if statement is not None else set()
