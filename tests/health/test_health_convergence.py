@@ -85,6 +85,10 @@ def test_two_losses_against_each_other_need_not_fall(ask, make_series):
     assert ask("loss_not_decreasing", *series, signals=signals).verdict == "not observed"
     both = make_series("loss", values[0]), make_series("loss.opt1", values[0])
     assert ask("loss_not_decreasing", *both, signals=signals).verdict == "warn"
+    # One loss, of which each optimizer has a parameter, after a training of another loss.
+    later = {"spans": {0: (0.0, 50.0), 1: (60.0, 100.0), 2: (60.5, 100.5)}}
+    phases = *series, make_series("loss.opt2", values[1])
+    assert ask("loss_not_decreasing", *phases, signals=later).verdict == "warn"
 
 
 def test_a_policy_need_not_fall(ask, make_series):

@@ -39,7 +39,7 @@ def test_a_loss_below_chance_with_loaded_weights_is_expected(ask, value, loaded,
 
 def test_where_samples_of_a_batch_are_compared_the_reason_is_that(ask):
     square = {"classes": 32, "input": {"shape": [32, 32]}}
-    assert "how alike the samples" in ask("init_loss_off", signals=first_loss(6.0, **square)).observed
+    assert "as many classes as samples" in ask("init_loss_off", signals=first_loss(6.0, **square)).observed
     assert "weights or reduction" in ask("init_loss_off", signals=first_loss(6.0, weight=True)).observed
 
 

@@ -114,8 +114,9 @@ def test_validation_that_changes_or_is_the_training_data(ask, make_series):
 
     assert ask("validation_changes", signals=epochs_of((["a", "b"], ["c", "d"], ["e", "f"]))).verdict == "note"
     assert ask("validation_changes", signals=epochs_of((["a", "b"], ["a", "b"], ["a", "b"]))) is None
-    several = {"captured": {"trainings": {"rows": []}}}  # each with data of its own, as in a cross validation
-    assert ask("validation_changes", signals=epochs_of((["a", "b"], ["c", "d"], ["e", "f"])), **several) is None
+    for kind in ("trainings", "phases"):  # each with data of its own, as in a cross validation
+        several = {"captured": {kind: {"rows": [], "count": 3}}}
+        assert ask("validation_changes", signals=epochs_of((["a", "b"], ["c", "d"], ["e", "f"])), **several) is None
     signals = {"prints": (epoch(),), "evaluations": tuple({"loader": 0, "batches": 6} for _ in range(3))}
     named, other = make_series("val_acc", [0.9, 0.95]), make_series("train_acc", [0.9, 0.95])
     assert ask("train_val_overlap", named, signals=signals).verdict == "fail"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from itertools import combinations
 
 from labbook.frozen import dataclass
 from labbook.health.evidence.layer_history import parameters_of
@@ -192,24 +194,27 @@ def has_opposed_optimizers(run: Run, signals: Signals) -> bool:
 
     Optimizers one after the other are phases; those that step after the same `backward` share one loss.
     """
-    spans = [span for span in signals.spans.values() if span[1] > span[0]]
-    overlapping = any(
-        min(a[1], b[1]) - max(a[0], b[0]) > 0.2 * min(a[1] - a[0], b[1] - b[0])
-        for i, a in enumerate(spans)
-        for b in spans[i + 1 :]
-    )
-    if not overlapping:
-        return False
-    by_optimizer = {
-        optimizer_of(s): dict(zip(s.steps, s.values, strict=True)) for s in process_series(run, signals, "loss")
-    }
-    first = by_optimizer.pop(min(by_optimizer), {}) if by_optimizer else {}
-    for other in by_optimizer.values():
-        both = first.keys() & other.keys()
-        equal = sum(first[s] == other[s] or first[s] != first[s] for s in both)
-        if len(both) < 3 or equal < _SHARED * len(both):
-            return True
-    return not by_optimizer
+    spans = {at: span for at, span in signals.spans.items() if span[1] > span[0]}
+    overlapping = [
+        pair
+        for pair in combinations(sorted(spans), 2)
+        if _overlap(*(spans[at] for at in pair)) > 0.2 * min(spans[at][1] - spans[at][0] for at in pair)
+    ]
+    losses = {optimizer_of(s): dict(zip(s.steps, s.values, strict=True)) for s in process_series(run, signals, "loss")}
+    if overlapping and len(losses) < 2:
+        return True
+    return any(not _is_one_loss(losses[one], losses[other]) for one, other in overlapping if {one, other} <= {*losses})
+
+
+def _overlap(span: tuple[float, float], other: tuple[float, float]) -> float:
+    return min(span[1], other[1]) - max(span[0], other[0])
+
+
+def _is_one_loss(loss: Mapping[int, float], other: Mapping[int, float]) -> bool:
+    """Whether the losses of two optimizers, by step, are the same where both have one."""
+    both = loss.keys() & other.keys()
+    equal = sum(loss[step] == other[step] or loss[step] != loss[step] for step in both)
+    return len(both) >= 3 and equal >= _SHARED * len(both)
 
 
 def acts_in_environment(signals: Signals) -> bool:

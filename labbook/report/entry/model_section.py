@@ -119,16 +119,19 @@ def library_optimizer(run: Run, facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _add_up_models(state: Mapping[str, Any], optimizers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the state of a framework with the parameters of the models of all phases: it has those of the last.
+    """Returns the state of a framework with the parameters of the models of all phases: it has those at the end.
 
-    Another model of the same class is the first one anew, as one that was pruned.
+    Another model of the same class is the first one anew, as one that was pruned; of several sizes the last counts.
     """
     models = {facts.get("trains"): facts for facts in optimizers if isinstance(facts.get("parameters"), int)}
     if len(models) < 2:
         return state
     names = dict.fromkeys(str(facts["root"]) for facts in models.values() if facts.get("root"))
     if len(names) == 1:
-        return {**state, "models": len(models), "statistics": None}
+        several = len({facts["parameters"] for facts in models.values()}) > 1
+        last = [*models.values()][-1] if several else state
+        counts = {name: last.get(name) for name in ("parameters", "trainable")}
+        return {**state, **counts, "models": len(models), "statistics": None}
     pairs = [(facts, facts.get("shared") or (0, 0)) for facts in models.values()]
     kinds = enumerate(("parameters", "trainable"))
     totals = {kind: sum((facts.get(kind) or 0) - shared[at] for facts, shared in pairs) for at, kind in kinds}

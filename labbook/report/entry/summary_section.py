@@ -34,6 +34,7 @@ from labbook.report.series_choice import (
     is_of_batches,
     one_a_name,
     run_best,
+    window_of,
 )
 from labbook.store.paths import NotebookPaths
 from labbook.store.text.sentences import Sentences, translate_change, translate_check
@@ -257,6 +258,9 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "more": every - len(rows),
         "phases": run.facts("phases"),
         "mean": _name_ended_by_mean(run, shown),
+        "level": _best_level(run, shown),
+        "closures": any(facts.get("closure") for framework in run.frameworks for facts in framework.optimizers)
+        and any(s.loop.get("backwards", 0) > s.loop.get("steps", 0) for s in run.signals),
         "sums": _summed_losses(run, [s.name for s in shown]),
         "printed": [
             {"name": s.name, "printed": numbers.number(other.last), "measured": numbers.number(s.last)}
@@ -307,6 +311,15 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
         "nonfinite": series.nonfinite,
         "since": None if series.last_step is None else first_nonfinite_step(series),
     }
+
+
+def _best_level(run: Run, shown: Sequence[Series]) -> dict[str, Any] | None:
+    """Returns what lists take as the best value of the main metric, if its values are those of single batches."""
+    main = next((s for s in shown if s.name == run.primary), None)
+    best = run_best(run, main) if main is not None and is_of_batches(main, run) else None
+    if main is None or best is None:
+        return None
+    return {"name": main.name, "best": numbers.number(best), "window": window_of(main)}
 
 
 def _place_of_best(series: Series, best: float | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from labbook.model.series import Series
+from labbook.model.signals import Signals
 from labbook.report.curves import curves_svg
 from labbook.report.entry.entry_page import entry_markdown
 
@@ -55,3 +56,27 @@ def test_the_picture_of_the_curves_is_named_after_what_it_shows(runs, notebook, 
     drawn = curves_svg(run.series, run.title, run.primary)
     assert set(names) <= {one.replace("\\", "") for one in said.split(", ")}
     assert all(f">{one}<" in drawn for one in said.replace("\\", "").split(", "))
+
+
+def test_the_best_loss_of_single_batches_is_defined(runs, notebook):
+    """Front matter and lists have it; it is no value of the series."""
+    values = [1.0 - 0.01 * n + 0.3 * (n % 2) for n in range(60)]
+    loss = Series.of_values("loss", "probe", tuple(range(1, 61)), tuple(values), axis="step")
+    run = dataclasses.replace(runs["finished"](), series=(loss,), primary="loss")
+    page = entry_markdown(run, notebook)
+    said = re.search(
+        r"- Lists and comparisons take ([\d.]+) as the best loss: the best median of (\d+) successive", page
+    )
+    assert said and float(said[1]) > min(values)
+    assert f"best: {said[1]}" in page
+    other = dataclasses.replace(runs["finished"](), series=(*runs["finished"]().series, loss))
+    assert "Lists and comparisons take" not in entry_markdown(other, notebook)
+
+
+@pytest.mark.parametrize(("closure", "backwards", "is_said"), [(True, 60, True), (True, 3, False), (False, 60, False)])
+def test_what_is_measured_with_a_closure_is_said(runs, notebook, closure, backwards, is_said):
+    run = runs["finished"]()
+    framework = dataclasses.replace(run.frameworks[0], optimizers=({"type": "LBFGS", "closure": closure},))
+    signals = Signals("torch", loop={"steps": 3, "backwards": backwards})
+    page = entry_markdown(dataclasses.replace(run, frameworks=(framework,), signals=(signals,)), notebook)
+    assert ("a loss is that of the first call" in page) == is_said

@@ -52,6 +52,15 @@ def test_a_model_of_which_only_parts_are_called_has_its_own_name():
     assert rows["model"] == "actor (Sequential), critic (Sequential)"
 
 
+def test_of_models_of_several_sizes_the_last_one_counts():
+    """A grid search makes many; the first one is still there at the end."""
+    grid = [
+        {"type": "SGD", "root": "Net", "parameters": n, "trainable": n, "trains": at} for at, n in enumerate((342, 882))
+    ]
+    rows = rows_of(*grid, captured={"phases": {"count": 2}}, model="Net", parameters=342, trainable=342)
+    assert (rows["model"], rows["parameters"]) == ("Net2", "882")
+
+
 def test_an_optimizer_whose_parameters_are_not_known_is_not_mentioned():
     framework = Framework("paddle", "3.3.1", state={"parameters": 0, "trainable": 0})
     called = [{"root": "Program", "parameters": 387, "trainable": 387}]

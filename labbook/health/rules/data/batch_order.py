@@ -352,7 +352,7 @@ def validation_stays(run: Run, signals: Signals) -> Outcome | None:
     Source: a hint (tier 3), chosen by us: at least 3 epochs, no batch of which came again at its place. Trainings of
     one program, as in a cross validation, have data of their own each.
     """
-    if run.captured.get("trainings"):
+    if run.captured.get("trainings") or run.captured.get("phases"):
         return None
     by_loader: dict[object, list[tuple[str, ...]]] = {}
     for event in signals.prints:

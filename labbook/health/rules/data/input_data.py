@@ -19,6 +19,7 @@ from labbook.health.rules.data.sequence_targets import decoder_input, read_both_
 from labbook.health.rules.normalisation import first_not_normalised
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf
+from labbook.model.events.inspection_kinds import ModuleInspection
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -36,6 +37,8 @@ _TABLE = 50
 
 
 _LARGEST_BYTE = 255
+_SEEN = 0.5
+"""Share of an input's largest magnitude that a module which takes it sees, in another batch. Source: chosen by us."""
 _SPARSE = 0.9
 """Share of zeros from which on the deviation says nothing of the scale. Source: chosen by us."""
 
@@ -78,12 +81,14 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
     top = max(abs(leaf.get("max") or 0.0) for leaf in leaves)
     observed = message("health.input_not_normalised.moments", mean=center, std=deviation)
     # Adjacency matrices and one-hot rows are mostly 0, whatever their scale.
+    taken = [abs(bound) for _, row in first.history for bound in _bounds_given(row)] if first is not None else []
+    is_other = bool(taken) and max(taken) < _SEEN * top  # as a target that the model is called with
     sparse = median([leaf.get("zero") or 0.0 for leaf in leaves]) >= _SPARSE and top <= 1
     spread_out = deviation >= 0.1 or top > 0.5 or sparse
     usual = deviation <= 10 and abs(center) <= max(3.0, 3 * deviation) and spread_out
     if first is not None and not first.parameters and top <= _LARGEST_BYTE:
         first = None  # Keras divides bytes in a layer without weights.
-    if first is None or usual:
+    if first is None or usual or is_other:
         if 0.1 <= deviation <= 10 and abs(center) <= 3:
             return Outcome("ok", observed)
         key = "health.input_not_normalised.lookup" if first is None else "health.input_not_normalised.largest"
@@ -94,6 +99,12 @@ def _scale(path: str, leaves: Sequence[Leaf], first: Module | None) -> Outcome:
         message("health.input_not_normalised.first_used", layer=first.label),
     )
     return Outcome("warn" if deviation > 10 and top >= 100 else "note", observed, evidence)
+
+
+def _bounds_given(row: ModuleInspection) -> list[float]:
+    """Smallest and largest value that a module was given first, where that was looked at."""
+    given = row.get("given") or {}
+    return [bound for bound in (given.get("min"), given.get("max")) if bound is not None]
 
 
 @check("constant_feature", family="data", tier=1, needs=("batches",))
