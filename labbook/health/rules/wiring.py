@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from labbook.health.evidence.layer_history import modules_of, name_in_models, parameters_of
 from labbook.health.evidence.measurements import (
     join_names,
+    measured_series,
     place_message,
     process_series,
     too_few_data,
@@ -250,13 +251,18 @@ def _is_backbone(signals: Signals, outside: Sequence[str], total: int) -> bool:
 def optimizer_is_fresh(run: Run, signals: Signals) -> Outcome:
     """Whether an optimizer holds parameters that are in no model that runs and never get a gradient.
 
+    A gradient norm above 0 refutes that none has a gradient: the steps of this optimizer were not inspected.
+
     Source: a logical invariant (tier 1); TrainCheck AC-2665.
     """
     stale = signals.loop.get("stale", {})
+    trained = {s.name for s in measured_series(run, "grad_norm") if any(v > 0 for v in s.values)}
     for opt, facts in stale.items():
-        if tensors := facts.get("tensors", 0):
+        tensors, held = facts.get("tensors", 0), facts.get("held", 0)
+        is_refuted = tensors == held and ("grad_norm" if opt == "0" else f"grad_norm.opt{opt}") in trained
+        if tensors and not is_refuted:
             number = f" {opt}" if len(stale) > 1 else ""
-            values = {"bad": tensors, "total": facts.get("held", 0), "number": number}
+            values = {"bad": tensors, "total": held, "number": number}
             return Outcome("fail", message("health.optimizer_params_stale.stale", **values))
     return Outcome("ok", message("health.optimizer_params_stale.ok"))
 
