@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from labbook.health.evidence.layer_history import parameters_of
-from labbook.health.evidence.measurements import join_names, process_series
+from labbook.health.evidence.measurements import join_names, measured_series, process_series
 from labbook.health.evidence.training_kind import (
     has_gradients,
     has_master_weights,
@@ -14,6 +14,7 @@ from labbook.health.evidence.training_kind import (
     is_pretrained,
 )
 from labbook.model.check import Outcome, check
+from labbook.model.events.loop_kinds import Stale
 from labbook.model.message import message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -71,13 +72,26 @@ def optimizer_is_fresh(run: Run, signals: Signals) -> Outcome:
 
     Source: a logical invariant (tier 1); TrainCheck AC-2665.
     """
-    stale = signals.loop.get("stale", {})
-    for opt, facts in stale.items():
-        if tensors := facts.get("tensors", 0):
-            number = f" {opt}" if len(stale) > 1 else ""
-            values = {"bad": tensors, "total": facts.get("held", 0), "number": number}
-            return Outcome("fail", message("health.optimizer_params_stale.stale", **values))
+    for opt, facts in find_stale(run, signals).items():
+        number = f" {opt}" if len(signals.loop.get("stale", {})) > 1 else ""
+        values = {"bad": facts.get("tensors", 0), "total": facts.get("held", 0), "number": number}
+        return Outcome("fail", message("health.optimizer_params_stale.stale", **values))
     return Outcome("ok", message("health.optimizer_params_stale.ok"))
+
+
+def find_stale(run: Run, signals: Signals) -> dict[str, Stale]:
+    """Returns the optimizers with parameters of no model that runs.
+
+    A gradient norm above 0 refutes that all of an optimizer have none: its steps were not inspected.
+    """
+    trained = {s.name for s in measured_series(run, "grad_norm") if any(v > 0 for v in s.values)}
+    found = {}
+    for opt, facts in signals.loop.get("stale", {}).items():
+        is_whole = facts.get("tensors") == facts.get("held")
+        name = "grad_norm" if opt == "0" else f"grad_norm.opt{opt}"
+        if facts.get("tensors") and not (is_whole and name in trained):
+            found[opt] = facts
+    return found
 
 
 @check("optimizers_overlap", family="loop-bug", tier=2, needs=("graphs",))

@@ -12,6 +12,7 @@ from labbook.health.evidence.measurements import (
     place_message,
     too_few_data,
 )
+from labbook.health.rules.optimizer_parameters import find_stale
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import Cut
 from labbook.model.message import Message, message
@@ -69,7 +70,7 @@ def every_parameter_has_gradient(run: Run, signals: Signals) -> Outcome | None:
 
 def _reached_parameters(run: Run, signals: Signals, total: int) -> Message:
     """Returns how many parameters all got a gradient: those in the optimizer, where these are not the model's."""
-    if stale := [facts for facts in signals.loop.get("stale", {}).values() if facts.get("tensors")]:
+    if stale := find_stale(run, signals).values():
         old = sum(facts.get("tensors", 0) for facts in stale)
         held = sum(facts.get("held", 0) for facts in stale)
         return message("health.all_but_stale", count=held - old, held=held, stale=old)

@@ -67,7 +67,7 @@ class TensorInspector(inspector.TensorInspector):
     def forget(self):
         """Begins anew, in a forked child."""
         super().forget()
-        self.had_gradient = set()
+        self.had_gradient, self.seen_with_gradients = set(), set()
         self.called = set()
         self._evaluated = False
         self.collectives.forget()
@@ -168,8 +168,13 @@ class TensorInspector(inspector.TensorInspector):
         Those of other threads may be in a backward call, which replaces gradients while they are read.
         """
         loop, recorders = self._monitor.loop, self.adapter.training.recorders
-        trained = [recorder.owner() for recorder in list(recorders.values()) if recorder.index in loop.of]
-        held = [p for one in trained if one is not None for p in parameters(one)]
+        held = []
+        for recorder in list(recorders.values()):
+            if recorder.index in loop.of and (one := recorder.owner()) is not None:
+                mine = parameters(one)
+                if any(p.grad is not None for p in mine):
+                    self.seen_with_gradients.add(recorder.index)
+                held += mine
         for root in self.followed_models():
             table = self.table(root)
             held += [p for p in (weak() for weak in (table.held if table is not None else ())) if p is not None]

@@ -2,7 +2,9 @@
 
 from weakref import WeakSet, ref
 
+from ..inspection.root_modules import stochastic_modules
 from ..training.batch_fingerprints import fingerprint
+from ..training.evaluation import APART
 from .module_calls import Observer
 
 MOST_MADE = 512
@@ -35,6 +37,7 @@ class ModelCopy:
         equal: Those in which one of them was the same.
         norm: Running mean of its first batch norm when it was found, `None` without one.
         stale_norms: Calls in evaluation mode with that mean, while a trained model has another one.
+        validates: Whether its calls of this step are a validation phase: a teacher is called in every step or few.
     """
 
     def __init__(self, module, name, first):
@@ -48,6 +51,7 @@ class ModelCopy:
         self.calls = self.steps = 0
         self.norm, self.stale_norms = None, 0
         self.last = None
+        self.validates = False
 
     def copy_fields(self):
         """As the protocol has it."""
@@ -174,6 +178,8 @@ class ModelCopies:
         one.followed = True
         grad_on, monitor = self.torch.is_grad_enabled, self.inspector.monitor
         fixed = next((parameter for parameter in module.parameters() if parameter.grad is None), None)
+        normalisation = self.torch.nn.modules.batchnorm._BatchNorm
+        stochastic, since = bool(stochastic_modules(module.modules(), normalisation)), monitor.step
 
         def on_forward(module, args, kwargs):
             if one.module() is module and (
@@ -183,13 +189,24 @@ class ModelCopies:
                 if one.norm and one.calls <= COMPARED and not module.training:
                     one.stale_norms += self._has_stale_norm(one, module)
                 if one.last != monitor.step:
+                    one.validates = monitor.step - (one.last or since) >= APART
                     one.last = monitor.step
                     one.steps += 1
                     self.inspector.progress.evaluate(module, one.name, monitor.step)
                 if one.untrained and one.compared < COMPARED and not monitor.skipping:
                     self._input(one, args, kwargs)
+                known = one.validates and any(root.module() is module for root in self.inspector.roots.living_models())
+                if one.validates and monitor.inside is None and not known and not (stochastic and module.training):
+                    batch, monitor.fresh = monitor.fresh, None
+                    phase = (monitor.step, one.name, False, False, stochastic, True, False, batch, True)
+                    monitor.evaluation.forward(*phase)
+                    self.inspector.look_at_inputs(args, kwargs)
 
-        self.inspector.calls.add(module, Observer(on_forward))
+        def on_output(module, args, output):
+            if one.validates and monitor.inside is None and monitor.evaluation.of_copy:
+                monitor.evaluation.outputs(output)
+
+        self.inspector.calls.add(module, Observer(on_forward, on_output))
         if one.untrained:
             self._watch_trained()
 

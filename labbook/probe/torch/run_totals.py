@@ -67,6 +67,8 @@ def _optimizer_totals(inspector, loop, owned):
     for recorder, optimizer in owners if owned else ():
         params = [p for p in parameters(optimizer) if p.requires_grad]
         lost = [p for p in params if id(p) not in owned | acting and id(p) not in inspector.had_gradient]
+        if len(lost) < len(params) and recorder.index not in inspector.seen_with_gradients:
+            lost = []  # its steps were not inspected: the others run in the model of another optimizer
         if lost:
             lost = inspector.roots.spares.ownerless(lost, owned | set(inspector.had_gradient))
         loop.optimizer(recorder.index).stale = describe_lost_parameters(params, lost, inspector.adapter.elements)

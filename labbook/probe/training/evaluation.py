@@ -30,6 +30,7 @@ class Evaluation:
         open: Whether a phase has begun.
         batches: Forwards of the current phase.
         of_others: Number of these that are of untrained models.
+        of_copy: Whether it is that of a copy of the trained model, as of averaged weights.
         asked: Whether the program asked for gradients in it, as for an attack.
         inputs: Statistics of the first input of some of its forwards.
         positions: `[model, module, offset]` of tokens generated one by one, as in the event.
@@ -43,7 +44,7 @@ class Evaluation:
         self.phases = 0
         self.short = 0
         self.whole = 0
-        self.open = self.asked = False
+        self.open = self.asked = self.of_copy = False
         self.batches = self.of_others = 0
         self.inputs = []
         self.positions, self.caches = [], {}
@@ -51,11 +52,11 @@ class Evaluation:
         self._next = 0
         self._passes, self._usual_passes = set(), 0
 
-    def forward(self, step, root, training, grad, stochastic, other=False, whole=False, batch=None):
+    def forward(self, step, root, training, grad, stochastic, other=False, whole=False, batch=None, of_copy=False):
         """Add a forward that is no training forward.
 
         A phase ends with the next training forward, or where one more loader is passed through than in the pause of the
-        training before: as a test that follows the last validation.
+        training before, as a test that follows the last validation, or another model is evaluated: a copy, or not.
 
         Args:
             step: Number of the step being prepared.
@@ -65,16 +66,18 @@ class Evaluation:
             other: Whether the model is not trained.
             whole: As in `ModelRoles`.
             batch: The `Batch`, `None` if unknown.
+            of_copy: As the attribute.
         """
         place = None if batch is None or batch.loader is None else (batch.loader, batch.epoch)
         is_further = self.open and place is not None and place not in self._passes
-        if is_further and 0 < self._usual_passes <= len(self._passes):
+        is_further = is_further and 0 < self._usual_passes <= len(self._passes)
+        if is_further or (self.open and self.of_copy != of_copy):
             self.end(step, is_pause_over=False)
             self._before = step - APART
         if place is not None:
             self._passes.add(place)
         if not self.open:
-            self.open, self.asked = True, False
+            self.open, self.asked, self.of_copy = True, False, of_copy
             self.batches = self.of_others = 0
             self._whole = True
             self._begun = step

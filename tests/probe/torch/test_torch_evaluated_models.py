@@ -88,3 +88,31 @@ for _ in range(3):
     whole, part = healthy(run(START + train, fork="torch")).of("loaded")
     assert (whole["matched"], whole["missing_n"], whole["unexpected_n"]) == (whole["keys"], 0, 0)
     assert part["unexpected_n"] == 1 and 0 < part["matched"] == part["keys"] - part["missing_n"] <= 2
+
+
+@pytest.mark.parametrize(
+    ("every", "mode", "most"),
+    [(10, "eval", 6), (1, "eval", 0), (10, "train", 0)],
+    ids=["average", "teacher", "dropout"],
+)
+def test_evaluations_of_averaged_weights_are_phases_and_calls_of_a_teacher_are_none(run, healthy, every, mode, most):
+    train = f"""
+import copy
+optimizer, average = torch.optim.SGD(net.parameters(), lr=0.1), copy.deepcopy(net).{mode}()
+for step in range(1, 101):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    for mean, now in zip(average.parameters(), net.parameters()):
+        mean.data.lerp_(now.data, 0.1)
+    if step % {every} == 0:
+        with torch.no_grad(): [average(part) for part in x.split(20)]
+        net.eval()
+        if step % 50 == 0:
+            with torch.no_grad(): [net(part) for part in x.split(8)]
+        net.train()
+"""
+    phases = healthy(run(START + train, fork="torch")).of("evaluation")
+    of_average = [phase["batches"] for phase in phases if phase["of_others"]]
+    assert set(of_average) <= {2} and bool(of_average) == bool(most) and len(of_average) >= most
+    assert [phase["batches"] for phase in phases if not phase["of_others"]] == [5, 5]
