@@ -254,6 +254,15 @@ def test_an_optimizer_without_gradients_says_nothing_of_them(ask, make_model, lo
     assert (found.verdict, found.observed) == ("not observed", "not observed: no inspected step had a gradient")
 
 
+@pytest.mark.parametrize(
+    ("lost", "norm", "verdict"), [(6, 0.4, "ok"), (6, 0.0, "fail"), (2, 0.4, "fail")], ids=["trained", "idle", "part"]
+)
+def test_a_gradient_norm_refutes_that_no_parameter_of_an_optimizer_trains(ask, make_series, lost, norm, verdict):
+    norms = make_series("grad_norm.opt3", [norm] * 42)
+    signals = {"loop": {"stale": {"3": {"tensors": lost, "held": 6, "elements": 611}}}}
+    assert ask("optimizer_params_stale", norms, signals=signals).verdict == verdict
+
+
 def test_parameters_of_a_head_that_was_replaced_are_not_among_those_with_a_gradient(ask):
     """The optimizer holds the old head, and never clears the gradients of the new one."""
     loop = {"trainable_n": 6, "backwards": 30, "stale": {"0": {"tensors": 2, "held": 6}}, "outside": ["head.weight"]}
