@@ -53,6 +53,7 @@ def add_watched_metric(run: Run, text: str) -> Run:
             series = known if known.values == series.values else replace(series, name=known.name)
         elif known is not None and name_words(known.name) == name_words(series.name):
             series = replace(series, name=known.name)
+        series = _find_logged(run, series) or series
         if says_nothing_of_model(series.name):
             continue
         rest = tuple(s for s in run.series if s is not known and s.name != series.name)
@@ -245,6 +246,12 @@ def _find_known(run: Run, series: Series) -> Series | None:
     printed = [s for s in run.series if s.source == "text"]
     name = named_metric([s.name for s in printed], series.name)
     return next((s for s in printed if _is_same(s, series)), next((s for s in printed if s.name == name), None))
+
+
+def _find_logged(run: Run, series: Series) -> Series | None:
+    """Returns the values that a logger has under this name, if they are not fewer than those that were printed."""
+    logged = (s for s in run.series if s.source not in ("text", "probe") and s.name == series.name)
+    return next((s for s in logged if len(s.values) >= len(series.values)), None)
 
 
 def _is_same(one: Series, other: Series) -> bool:

@@ -148,6 +148,13 @@ def test_a_last_line_does_not_take_the_place_of_the_values_of_the_epochs(tmp_pat
     assert [s.values[:3] for s in run.series if s.name == "val_acc"] == [(0.15, 0.25, 0.35)]
 
 
+def test_a_last_line_does_not_take_the_place_of_what_a_trainer_logged(tmp_path):
+    code = "trainer = Trainer(callbacks=[EarlyStopping('val_loss')])\nprint('val_loss', trainer.values['val_loss'])\n"
+    logged = Series.of_values("val_loss", "lightning", (23, 47, 71), (0.3, 0.2, 0.1), axis="step")
+    run = _run(tmp_path, code, "val_loss 0.1\n", logged)
+    assert [(s.source, s.values) for s in run.series if s.name == "val_loss"] == [("lightning", (0.3, 0.2, 0.1))]
+
+
 @pytest.mark.parametrize(
     ("row", "lines"),
     [
