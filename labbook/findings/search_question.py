@@ -17,8 +17,8 @@ from labbook.index.query_symptoms import QuerySymptoms, match_symptoms
 from labbook.model.symptom import Symptom
 from labbook.store.notebook import Notebook
 
-_ERROR = re.compile(r"\b\w*(?:Error|Exception|Traceback|NotMet)\b|\w: ")
-"""What a message has and a query has not: a class, or a colon before a space."""
+_ERROR = re.compile(r"\b\w*(?:Error|Exception|Traceback|NotMet)\b|\w: |recogni[sz]ed arg")
+"""What a message has and a query has not: a class, a colon before a space, or the words about a refused option."""
 _LATIN_WORD = re.compile(r"[A-Za-z]{2,}")
 _NAME = re.compile(r"'([A-Za-z_][\w./-]{2,60})'")
 _MOST_WORDS = 12

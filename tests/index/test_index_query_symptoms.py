@@ -364,6 +364,7 @@ def test_a_question_with_a_name_finds_the_run_with_this_name(notes, question, fi
     [
         ("mat1 and mat2 shapes cannot be multiplied (7x9 and 5x3)", "shape_mismatch_linear"),
         ("loss becomes nan after some hundred steps", "loss_nonfinite"),
+        ("unrecognized arguments --lr_rate", "command_line_invalid"),
     ],
 )
 def test_a_message_with_values_comes_before_what_its_words_suggest(notes, question, first):

@@ -37,7 +37,7 @@ window.labbook.query = (known, say, text) => {
   const SHOWN = 40;
   const ALIKE = 0.6;
   const SENTENCE = 4, LONG_SENTENCE = 6; // fewest words of a question
-  const MESSAGE = /\b\w*(?:Error|Exception|Traceback|NotMet)\b|\w: /;
+  const MESSAGE = /\b\w*(?:Error|Exception|Traceback|NotMet)\b|\w: |recogni[sz]ed arg/;
 
   class Problem extends Error {}
 
