@@ -9,6 +9,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import pairwise, takewhile
 from operator import itemgetter
+from pathlib import PurePosixPath
 
 from labbook.compare.run_settings import SIZE_UNKNOWN, describe_file
 from labbook.fixes.difference_names import (
@@ -120,11 +121,24 @@ def _parsed_options(run: Run) -> dict[str, object]:
 
 def find_new_inputs(failed: Run, now: Run) -> list[Change]:
     """Returns the files that the failure names, that the first run did not read and the later one did."""
-    messages = [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
+    messages = _list_texts(failed)
     known = {use.path for use in failed.files if use.mode != "written"}
     uses = [use for use in now.files if use.mode == "read" and use.path not in known]
-    named = [use for use in uses if any(use.path in text for text in messages)]
+    named = [use for use in uses if any(use.path in text for text in messages) and not _is_elsewhere(use.path, failed)]
     return [Change("input", use.path, "", describe_file(vars(use))) for use in named]
+
+
+def _list_texts(failed: Run) -> list[str]:
+    return [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
+
+
+def _is_elsewhere(path: str, failed: Run) -> bool:
+    """Whether a failure names a file of this path in another folder only: `/mnt/none/data/p.csv`, not `data/p.csv`."""
+    pattern = re.compile(rf"[\w./\\~:-]+(?=[/\\]{re.escape(path)}(?![\w-]))")
+    folders = [
+        PurePosixPath(found.replace("\\", "/")).name for text in _list_texts(failed) for found in pattern.findall(text)
+    ]
+    return bool(folders) and {"", PurePosixPath(failed.cwd).name}.isdisjoint(folders)
 
 
 def drop_doubles(changes: Sequence[Change], failed: Run) -> list[Change]:
@@ -261,8 +275,13 @@ def keep_used(changes: Sequence[Change], failed: Run, now: Run) -> tuple[Change,
     which nothing but its name is known, or that was read only after the point of the failure, where the failure names
     it. A package of another version always does, because the name of a module may differ from that of its package.
     """
-    messages = [raised.message for raised in failed.exceptions] + [finding.message for finding in failed.findings]
-    changes = [c for c in changes if not _may_be_unread(c, failed) or is_named(c, messages)]
+    messages = _list_texts(failed)
+    changes = [
+        c
+        for c in changes
+        if not _may_be_unread(c, failed)
+        or (is_named(c, messages) and not (c.kind == "input" and _is_elsewhere(c.what, failed)))
+    ]
     if not now.sources or not failed.sources:
         return tuple(changes)
     used = {_normal_path(name) for run in (failed, now) for name in _used_files(run)}

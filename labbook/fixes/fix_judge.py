@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from labbook.fixes.difference_names import map_modules
+from labbook.fixes.difference_names import map_modules, normalize_name
 from labbook.fixes.fix_applicability import (
+    Circumstances,
     can_apply,
     diff_changes,
     differ_in_framework,
@@ -22,7 +23,7 @@ from labbook.fixes.fix_applicability import (
 from labbook.fixes.fix_candidates import drop_doubles, find_new_inputs, keep_used, split_changes
 from labbook.fixes.fix_ranking import order_candidates
 from labbook.fixes.unknown_failure import describe_exception
-from labbook.model.confirmed_fix import describe_changes
+from labbook.model.confirmed_fix import changed_lines, describe_changes
 from labbook.model.finding import EarlierRun, Finding
 from labbook.model.message import message
 from labbook.model.run import Change, Run
@@ -81,9 +82,14 @@ class FixJudge:
         if not refused and not is_same_failure(finding, there, is_check=is_check):
             return seen
         is_very_same = bool(finding.exception) and finding.fingerprint == there.fingerprint
-        if is_very_same and is_description(seen.fix, known):
-            return replace(seen, fits=True)  # somebody said in words what to do about this very failure
         catalogue = load_catalogue(self._notebook.paths.symptoms).symptoms
+        if is_very_same and is_description(seen.fix, known):
+            # Somebody said in words what to do about this very failure; where that was done, it has another cause.
+            main: Sequence[Change] = ()
+            if cure is not None and here is not None:
+                ordered, count = order_candidates(drop_doubles(known, failed), failed, cure, failed.symptoms, catalogue)
+                main = ordered[: count or 1]
+            return replace(seen, fits=not main or here is None or not all(_is_made(one, here) for one in main))
         page = catalogue.get(finding.symptom)
         is_portable = self._now is None or not (
             differ_in_framework(failed, self._now)
@@ -147,6 +153,17 @@ class FixJudge:
             return read_text(self._notebook.paths.entry(run_id))
         except OSError:
             return ""
+
+
+def _is_made(change: Change, here: Circumstances) -> bool:
+    """Whether a run that failed has what a difference put in: its lines, or the value of its option."""
+    if change.kind not in ("code", "config"):
+        values = {"argument": here.options, "environment": here.environment, "package": here.packages}
+        name = normalize_name(change.what) if change.kind == "argument" else change.what
+        return bool(change.now) and values.get(change.kind, {}).get(name) == change.now
+    lines = {line.strip() for text in (here.code, *here.configs) for line in text.splitlines()}
+    added = changed_lines(change.detail)[1]
+    return bool(added) and lines.issuperset(added) and not can_apply(change, here)
 
 
 def _differ_in_cause(symptom: str, failed: Run, now: Run) -> bool:

@@ -236,3 +236,27 @@ def test_what_cured_a_run_is_the_fix_of_each_finding_of_it_and_no_other_differen
     (seen,) = FixJudge(notes.notebook, now).judge(found[0], [EarlierRun("a", "--drop 1.0 → 0.2; and 1 more", "b")])
     assert seen.fits == fits
     assert not fits or seen.fix == "--drop 1.0 → 0.2"
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "code", "fits"),
+    [
+        ("code", {}, "loss.backward()", True),
+        ("code", {}, "h = h.detach()\nloss.backward()", False),
+        ("option", {"k": "9"}, "", True),
+        ("option", {"k": "2"}, "", False),
+    ],
+)
+def test_a_fix_in_words_fits_the_very_failure_unless_what_was_done_then_is_there(
+    notes, monkeypatch, change, options, code, fits
+):
+    failed = Finding("s", "f", "f", 1, "fail", "t", exception="RuntimeError", message="no", fingerprint="1")
+    runs = {"a": replace(crash("RuntimeError", "no"), id="a", findings=(failed,)), "b": replace(run(), id="b")}
+    monkeypatch.setattr(run_data, "load_run", lambda _, name: runs[name])
+    lines = "--- train.py\n+++ train.py\n@@ -1 +1,2 @@\n+h = h.detach()\n loss.backward()"
+    made = {"code": Change("code", "train.py", "", "", lines), "option": Change("argument", "--k", "9", "2")}
+    monkeypatch.setattr(FixJudge, "_list_changes", lambda *_: [made[change]])
+    judge = FixJudge(notes.notebook, runs["a"])
+    judge._here = Circumstances(options, {}, {}, (), code)
+    (seen,) = judge.judge(failed, [EarlierRun("a", "detach the state", "b")])
+    assert seen.fits is fits

@@ -230,6 +230,8 @@ def test_a_missing_file_that_is_there_now_is_a_difference():
 
 @pytest.mark.parametrize(("status", "message", "is_kept"), [
     ("failed", "'CORPUS_DIR'", False), ("failed", "No such file: 'data/train.tsv'", True), ("finished", "", True),
+    ("failed", "No such file: '/mnt/old/data/train.tsv'", False), ("failed", "No file: '/work/data/train.tsv'", True),
+    ("failed", "No such file: './data/train.tsv'", True),
 ])  # fmt: skip
 def test_a_file_that_the_failure_came_before_is_no_difference(status, message, is_kept):
     raised = CaughtException("main", "KeyError", "builtins", message, ended_process=True)
@@ -237,6 +239,8 @@ def test_a_file_that_the_failure_came_before_is_no_difference(status, message, i
     kept = keep_used([read, LR], run(status, exceptions=(raised,) * bool(message)), run())
 
     assert kept == ((read, LR) if is_kept else (LR,))
+    new = find_new_inputs(run(status, exceptions=(raised,)), run(files=(FileUse("data/train.tsv", "read", 3),)))
+    assert bool(new) is (is_kept and bool(message))
 
 
 def test_an_option_that_a_configuration_file_sets_is_no_other_difference():
