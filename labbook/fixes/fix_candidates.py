@@ -7,7 +7,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from itertools import pairwise, takewhile
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 from pathlib import PurePosixPath
 
@@ -214,15 +214,21 @@ def _find_places(diff: str) -> list[list[str]]:
             continue
         around = [[line for line in lines[at : at + 1] if at >= 0 and line[:1] == " "] for at in (before, after)]
         old, new = ([line for line in block if line[0] == sign] for sign in "-+")
-        is_indented = not {line[1:].strip() for line in old}.isdisjoint(line[1:].strip() for line in new)
-        alike = (
-            not is_indented
-            and len(old) == len(new)
-            and all(SequenceMatcher(None, a[1:], b[1:]).ratio() > _ALIKE for a, b in zip(old, new, strict=True))
+        # Lines that are only indented otherwise are one difference; beside other ones, as where a block was put around
+        # them, they belong to those.
+        pairs = list(zip(old, new, strict=len(old) == len(new)))
+        alike = len(old) == len(new) and all(SequenceMatcher(None, a[1:], b[1:]).ratio() > _ALIKE for a, b in pairs)
+        groups = groupby(pairs, key=lambda pair: pair[0][1:].strip() == pair[1][1:].strip())
+        rows = (
+            [row for is_same, part in groups for row in _join_rows(list(part), is_same=is_same)] if alike else [block]
         )
-        rows = [[a, b] for a, b in zip(old, new, strict=True)] if alike else [block]
         places += [[*around[0], *row, *around[1]] for row in rows]
     return places
+
+
+def _join_rows(pairs: Sequence[tuple[str, str]], *, is_same: bool) -> list[list[str]]:
+    """Returns the pairs of an old and a new line, as one difference if they are the same line."""
+    return [[line for side in zip(*pairs, strict=True) for line in side]] if is_same else [list(pair) for pair in pairs]
 
 
 def _find_moves(lines: Sequence[str], bounds: Sequence[int]) -> tuple[list[list[str]], set[int]]:
