@@ -19,10 +19,14 @@ _DEPTH = 4
 
 
 def direction_of(code: Code, source: Source, node: ast.expr) -> str:
-    """Return "max" or "min" for a value of which more or less is better, "" if the code does not say it."""
+    """Return "max" or "min" for a value of which more or less is better, "" if the code does not say it.
+
+    A name is not enough where the code says otherwise: `score` that is printed as `val_loss`.
+    """
     name = metric_name(node)
-    direction = metric_kind(name).direction if name else ""
-    return direction or _direction_of_value(code, source, node) or _direction_as_printed(source, node)
+    named = metric_kind(name).direction if name else ""
+    said = _direction_of_value(code, source, node) or _direction_as_printed(source, node)
+    return "" if named and said and named != said else named or said
 
 
 def metric_name(node: ast.expr) -> str:
