@@ -351,7 +351,7 @@ def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]
 
 def _is_in_old_order(diff: str, moved: Sequence[str], text: str) -> bool:
     """Whether lines that moved are in a text where they were before: on the other side of the line that they passed."""
-    rows = [line for line in diff.splitlines() if line[:1] in ("-", "+")]
+    rows = [line for line in diff.splitlines() if line[:1] in ("-", "+") and line[1:].strip() == moved[0]]
     if not (passed := passed_line(diff)):
         return rows[0][1:] in text.splitlines()
     lines = [normalise_source(line.strip()) for line in text.splitlines()]

@@ -23,6 +23,7 @@ _FEW = 2
 _ALIKE = 0.7
 """Similarity of a line and the one that replaced it. Source: chosen by us."""
 _COMMENT = re.compile(r"(?:^|\s+)#(?=\s|$).*")
+_NO_CODE = frozenset({"", "pass", "..."})
 _HEADING = re.compile(
     r"(?:import|from)\b|(?:if|elif|else|for|while|with|try|except|finally|def|class|async)\b.*:$|[])}]+$"
 )
@@ -124,7 +125,7 @@ def count_changes(change: Change) -> int:
 
 
 def changed_lines(diff: str) -> tuple[list[str], list[str]]:
-    """Return the removed and the added lines of a unified diff, without blank lines and changes of comments alone."""
+    """Return the removed and added lines of a unified diff, without those that do nothing or differ in a comment."""
     lines = [line for line in diff.splitlines() if line[:3] not in ("---", "+++")]
     removed = [line[1:].strip() for line in lines if line[:1] == "-"]
     added = [line[1:].strip() for line in lines if line[:1] == "+"]
@@ -135,7 +136,7 @@ def _without_comments(lines: list[str], others: list[str]) -> list[str]:
     """Return the lines with code that is not in the other lines with another comment."""
     code = {_COMMENT.sub("", line): line for line in others}
     parts = [(line, _COMMENT.sub("", line)) for line in lines]
-    return [line for line, own in parts if own and code.get(own, line) == line]
+    return [line for line, own in parts if own not in _NO_CODE and code.get(own, line) == line]
 
 
 def is_statement(line: str) -> bool:
@@ -161,14 +162,14 @@ def describe_move(change: Change) -> Message | None:
     """Summarize lines that moved: "loss.backward() moved above opt.step()"; `None` for other changes."""
     if not _has_lines(change) or not is_move(change.detail):
         return None
-    rows = [line for line in change.detail.splitlines() if line[:3] not in ("---", "+++")]
-    code = "; ".join(changed_lines(change.detail)[0][:_FEW]) + "; …" * (len(changed_lines(change.detail)[0]) > _FEW)
+    lines = changed_lines(change.detail)[0]
+    rows = [row for row in change.detail.splitlines() if row[1:].strip() == lines[0] and row[0] in "-+"]
+    code = "; ".join(lines[:_FEW]) + "; …" * (len(lines) > _FEW)
     if passed := passed_line(change.detail):
-        is_down = next(row[0] for row in rows if row[:1] in ("-", "+")) == "-"
-        return message(_MOVED[is_down], lines=code, passed=_shorten_to_difference(passed, "")[0])
-    widths = [next(len(row[1:]) - len(row[1:].lstrip()) for row in rows if row[:1] == sign) for sign in "-+"]
-    if widths[0] != widths[1]:
-        return message("capture.moved.indented", lines=code, before=widths[0], now=widths[1])
+        return message(_MOVED[rows[0][0] == "-"], lines=code, passed=_shorten_to_difference(passed, "")[0])
+    old, new = (next(len(row) - len(row[1:].lstrip()) - 1 for row in rows if row[0] == sign) for sign in "-+")
+    if old != new:
+        return message("capture.moved.indented", lines=code, before=old, now=new)
     return message(_MOVED[None], lines=code)
 
 

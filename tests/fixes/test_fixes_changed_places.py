@@ -170,6 +170,8 @@ def moved(text, line, before, also=("", "")):
      "t.py：opt = SGD(model) 移到 import os 之前；t.py：for epoch in range(4): → for epoch in range(3):"),
     (LOOP.replace("    print", "        print"), LOOP, 't.py: print("epoch", epoch) indented by 4 instead of 8',
      't.py：print("epoch", epoch) 的缩进由 8 改为 4'),
+    ("with f:\n    pass\nx = read(f)\n", "with f:\n    x = read(f)\n", "t.py: x = read(f) indented by 4 instead of 0",
+     "t.py：x = read(f) 的缩进由 0 改为 4"),
     ("  a: 1\n   lr: 2\n  c: 3\n", "  a: 1\n  lr: 2\n  c: 4\n",
      "t.py: lr: 2 indented by 2 instead of 3; t.py: c: 3 → c: 4", "t.py：lr: 2 的缩进由 3 改为 2；t.py：c: 3 → c: 4"),
     ("a = 1\nb = 2\nc = 3\nd = 4\ne = 5\nf = 6\n", "d = 4\ne = 5\nf = 6\na = 1\nb = 2\nc = 3\n",
