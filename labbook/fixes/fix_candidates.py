@@ -21,7 +21,7 @@ from labbook.fixes.difference_names import (
     names_file,
     normalize_name,
 )
-from labbook.model.confirmed_fix import changed_lines, is_move, is_statement
+from labbook.model.confirmed_fix import changed_lines, is_move
 from labbook.model.run import Change, Run
 from labbook.model.run_fields import flatten, parse_command
 
@@ -248,7 +248,7 @@ def _find_moves(lines: Sequence[str], bounds: Sequence[int]) -> tuple[list[list[
     places: list[list[str]] = []
     moved: set[int] = set()
     for (place, other), pairs in groups.items():
-        if place == other or not any(is_statement(lines[old][1:].strip()) for old, _ in pairs):
+        if place == other or not any(re.search(r"\w", lines[old]) for old, _ in pairs):
             continue
         gone, came = ([lines[pair[side]] for pair in sorted(pairs, key=itemgetter(side))] for side in (0, 1))
         # Down to below the nearest line above the new place, or up to above the nearest one below it.

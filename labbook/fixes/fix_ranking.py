@@ -45,6 +45,8 @@ _PRINTS = re.compile(
 )
 """Lines that print or log something, and texts that stand alone: docstrings."""
 
+_IMPORT = re.compile(r"(?:import|from)\b")
+_DEFINITION = re.compile(r"(?:async def|def|class)\b|@")
 _DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
 _MANY_LINES = 6
 """Changed lines of which no line stands for all. Source: chosen by us."""
@@ -291,7 +293,9 @@ def _code_distance(
     old, new = ("\n".join(part) for part in (removed, added))
     if is_move(change.detail) and not _only_prints(change):
         passed = passed_line(change.detail)
-        return 2 if failing.isdisjoint((*removed, passed)) and not set(_WORDS.findall(old)) & quoted else 0
+        if not failing.isdisjoint((*removed, passed)) or set(_WORDS.findall(old)) & quoted:
+            return 0
+        return 5 if all(map(_IMPORT.match, removed)) or _DEFINITION.match(removed[0]) else 2
     names = set(_WORDS.findall(old)) ^ set(_WORDS.findall(new))
     # Other words in a text of the failing line are no cure, unless the message quotes them.
     is_in_text = _STRINGS.sub("", old) == _STRINGS.sub("", new)

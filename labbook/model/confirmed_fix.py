@@ -139,11 +139,6 @@ def _without_comments(lines: list[str], others: list[str]) -> list[str]:
     return [line for line, own in parts if own not in _NO_CODE and code.get(own, line) == line]
 
 
-def is_statement(line: str) -> bool:
-    """Whether a line does something itself: it is no head of a block, import or closing bracket."""
-    return not _HEADING.match(line)
-
-
 def is_move(diff: str) -> bool:
     """Whether the same lines, in the same order, were taken out and put in: they moved or are indented otherwise."""
     removed, added = changed_lines(diff)
@@ -164,7 +159,8 @@ def describe_move(change: Change) -> Message | None:
         return None
     lines = changed_lines(change.detail)[0]
     rows = [row for row in change.detail.splitlines() if row[1:].strip() == lines[0] and row[0] in "-+"]
-    code = "; ".join(lines[:_FEW]) + "; …" * (len(lines) > _FEW)
+    shown = lines[: 1 if lines[0].endswith(":") else _FEW]
+    code = "; ".join(shown) + (" …" if shown[-1].endswith(":") else "; …") * (len(lines) > len(shown))
     if passed := passed_line(change.detail):
         return message(_MOVED[rows[0][0] == "-"], lines=code, passed=_shorten_to_difference(passed, "")[0])
     old, new = (next(len(row) - len(row[1:].lstrip()) - 1 for row in rows if row[0] == sign) for sign in "-+")

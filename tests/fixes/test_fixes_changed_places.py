@@ -189,6 +189,20 @@ def test_a_line_that_moved_is_one_difference_that_fits_code_in_the_old_order_onl
         assert all(can_apply(piece, here, failed) is fits for piece in pieces)
 
 
+@in_one_test(("message", "first", "count"), [
+    ("no", "t.py: x = f(a) → x = g(a)", 1),
+    ("name 'go' is not defined", "t.py: def go(): … moved above import os", 1),
+])  # fmt: skip
+def test_imports_and_functions_in_another_order_are_only_counted_unless_they_are_named(message, first, count):
+    text = "import os\nimport json\nimport torch\n\n\nx = f(a)\ndef go():\n    return 1\n"
+    now = "def go():\n    return 1\nimport json\nimport os\nimport torch\n\n\nx = g(a)\n"
+    lines = difflib.unified_diff(text.splitlines(), now.splitlines(), "a/t.py", "b/t.py", lineterm="", n=2)
+    pieces = split_changes([Change("code", "t.py", "", "", "\n".join(lines))])
+    ordered, touching = order_candidates(pieces, crash("NameError", message), run(), (), {})
+    assert Sentences("en")(describe_changes(ordered[:1])) == first
+    assert (touching, len(ordered)) == (count, 3)
+
+
 def test_a_line_that_moved_past_the_failing_one_or_has_the_quoted_name_is_the_cure():
     diff = "\n@@ @@\n+{0}\n for epoch in epochs:\n-{0}"
     made, other = (Change("code", "t.py", "", "", diff.format(line)) for line in ("os.makedirs(out)", "loss = MSE()"))
