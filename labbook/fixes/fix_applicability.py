@@ -331,6 +331,9 @@ def _has_old_lines(diff: str, text: str, words_of: Callable[[str], Iterable[str]
     removed, added = changed_lines(diff)
     if is_move(diff):
         return _is_in_old_order(diff, removed, text)
+    removed, added = (
+        [line for line in part if line not in other] for part, other in ((removed, added), (added, removed))
+    )
     lines = {line.strip() for line in text.splitlines()}
     wanted = [line for line in added if _WORDS.search(line)]
     if not (removed or added) or (wanted and all(line in lines for line in wanted)):

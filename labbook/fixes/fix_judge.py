@@ -162,8 +162,10 @@ def _is_made(change: Change, here: Circumstances) -> bool:
         name = normalize_name(change.what) if change.kind == "argument" else change.what
         return bool(change.now) and values.get(change.kind, {}).get(name) == change.now
     lines = {line.strip() for text in (here.code, *here.configs) for line in text.splitlines()}
-    added = changed_lines(change.detail)[1]
-    return bool(added) and lines.issuperset(added) and not can_apply(change, here)
+    old, new = map(set, changed_lines(change.detail))
+    if not (old or new) or can_apply(change, here):
+        return False
+    return lines.issuperset(new) and lines.isdisjoint(old - new)
 
 
 def _differ_in_cause(symptom: str, failed: Run, now: Run) -> bool:

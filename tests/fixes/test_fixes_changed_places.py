@@ -261,6 +261,8 @@ def test_what_cured_a_run_is_the_fix_of_each_finding_of_it_and_no_other_differen
     [
         ("code", {}, "loss.backward()", True),
         ("code", {}, "h = h.detach()\nloss.backward()", False),
+        ("block", {}, "with no_grad():\n    y = f(x)", True),
+        ("block", {}, "y = f(x)", False),
         ("option", {"k": "9"}, "", True),
         ("option", {"k": "2"}, "", False),
     ],
@@ -272,7 +274,9 @@ def test_a_fix_in_words_fits_the_very_failure_unless_what_was_done_then_is_there
     runs = {"a": replace(crash("RuntimeError", "no"), id="a", findings=(failed,)), "b": replace(run(), id="b")}
     monkeypatch.setattr(run_data, "load_run", lambda _, name: runs[name])
     lines = "--- train.py\n+++ train.py\n@@ -1 +1,2 @@\n+h = h.detach()\n loss.backward()"
-    made = {"code": Change("code", "train.py", "", "", lines), "option": Change("argument", "--k", "9", "2")}
+    block = "--- train.py\n+++ train.py\n@@ -1,2 +1 @@\n-with no_grad():\n-    y = f(x)\n+y = f(x)"
+    made = {name: Change("code", "train.py", "", "", one) for name, one in (("code", lines), ("block", block))}
+    made["option"] = Change("argument", "--k", "9", "2")
     monkeypatch.setattr(FixJudge, "_list_changes", lambda *_: [made[change]])
     judge = FixJudge(notes.notebook, runs["a"])
     judge._here = Circumstances(options, {}, {}, (), code)
