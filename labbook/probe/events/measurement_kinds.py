@@ -171,7 +171,8 @@ keyed by the number of the optimizer as text; those that would be empty are left
   itself, over all ranks; `first`: [call, name of the parameter whose gradient it is given, else the elements] of the
   first step; `of_gradients`: steps looked at in which one was given a gradient. `copies` (<= 4, of the trained
   model): `calls`: without gradients; `steps`: before which it was called so; `last`: of them; `changed`: its
-  parameters, ever. `recompiles`: of the function compiled most. `out_of_bounds` (paddle).
+  parameters, ever; `stale_norms`: calls with its first running mean beside a model with another one (paddle: steps
+  looked at). `recompiles`: of the function compiled most. `out_of_bounds` (paddle).
   `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
   elements with trainable false. `elements`: all. `teachers` (<= 4): with dropout or batch norm, called without
   gradients in training mode beside the trained model; `steps`: in which; `fixed`: between two looks at its
