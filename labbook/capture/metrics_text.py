@@ -82,7 +82,7 @@ class _Place(NamedTuple):
         total: Number of steps behind the step, 30 of "[21/30]"; 0 where there is none.
         label: The word before the epoch, "teacher" of "teacher | epoch 3"; "" where there is none.
         is_named: Whether the line itself names its epoch; else the epoch is that of an earlier line.
-        is_bare: Whether the epoch is a number without a word, which may be a step.
+        is_bare: Whether the epoch is a number without a word, which may be a step; of a step: "[12/20]" without one.
         near: The step of an earlier line, of a line that names neither.
     """
 
@@ -197,10 +197,12 @@ def _is_repeated(one: Series, other: Series) -> bool:
 
 def _place_of(line: str) -> _Place:
     """Returns where in the training a line is; a fraction of an epoch is ignored."""
+    epoch = _EPOCH.search(line)
     found = _STEP.search(line) or _BATCH.search(line) or _EPISODE.search(line)
     group = next((n for n, text in enumerate(found.groups(), 1) if text is not None), 0) if found else 0
+    if found and epoch and found.start(group) == epoch.start(1):
+        found, group = None, 0  # "Epoch [12/20]"
     total = _OF.match(line, found.end(group)) if found and group else None
-    epoch = _EPOCH.search(line)
     label = _LABEL.search(line) if epoch else None if found else _NAMED_RESULT.fullmatch(line)
     number = next((text for text in epoch.groups() if text is not None), "") if epoch else ""
     return _Place(
@@ -208,6 +210,7 @@ def _place_of(line: str) -> _Place:
         int(number) if number and "." not in number else None,
         int(total[1]) if total else 0,
         label[1] if label else "",
+        is_bare=group == 3 and found is not None and found.re is _BATCH,
     )
 
 
@@ -304,7 +307,8 @@ def _steps(points: _Points) -> tuple[tuple[int, ...], str]:
     steps = [place.step for place in points.places if place.step is not None]
     if len(steps) == len(points.values):
         if _ascending(steps):
-            return tuple(steps), ""
+            is_bare = all(place.is_bare and place.epoch is None for place in points.places)
+            return tuple(steps), "fraction" if is_bare else ""
         joined = _join_epochs(steps, [place.total for place in points.places])
         if joined is not None:  # without the length of an epoch the joined steps are none of the run
             return joined, "" if all(place.total for place in points.places) else "number"

@@ -27,7 +27,7 @@ class Series:
         starts: Index of each point at which printed epochs begin anew, as in one training after another; the first is
             0. Empty where they do not.
         axis: What `steps` number: "step", "epoch", or "number" of the values themselves; "" is unknown, "line" an epoch
-            or a step: the number that printed lines begin with.
+            or a step: the number that printed lines begin with; "fraction" what a bare "[12/20]" counts.
     """
 
     name: str

@@ -37,3 +37,18 @@ from labbook.capture.metrics_text import metrics_from_console
 def test_names_and_values(text, expected):
     series = metrics_from_console(text)
     assert {one.name: list(zip(one.steps, one.values, strict=True)) for one in series} == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "axis"),
+    [
+        ("[{n:02d}/20] loss {v}", "fraction"),
+        ("step [{n}/20] loss {v}", ""),
+        ("batch {n}/20 loss {v}", ""),
+        ("Epoch 1 [{n}/20] loss {v}", ""),
+        ("Epoch [{n}/20] loss {v}", "epoch"),
+    ],
+)
+def test_numbers_without_a_word_are_of_an_unknown_unit(line, axis):
+    (series,) = metrics_from_console("\n".join(line.format(n=n, v=1 / n) for n in (4, 8, 12)))
+    assert (series.axis, series.steps) == (axis, (4, 8, 12))

@@ -245,6 +245,8 @@ def test_a_loss_of_which_both_sides_are_trained(ask, make_series, fields, total,
     assert (found and found.verdict) == verdict
     derived = {**one, "graphs": ({"foreign": [{"shape": (64, 1), "parameter": False}]},)}
     assert ask("twins_without_stop_gradient", make_series("loss", [total, total / 2, 0.1]), signals=derived) is None
+    difference = {**one, "graphs": ({"bootstrapped": "t.py:9"},)}  # `target_not_detached` names it
+    assert ask("twins_without_stop_gradient", make_series("loss", [total, total / 2, 0.1]), signals=difference) is None
     both = {"losses": (*one["losses"], {**one["losses"][0], "line": "t.py:8", "target_trained": 0})}
     assert ask("twins_without_stop_gradient", make_series("loss", [total] * 3), signals=both) is None
 

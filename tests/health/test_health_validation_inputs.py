@@ -94,3 +94,34 @@ def test_padding_is_left_out_of_the_shares_of_tokens():
         assert found["pad"] == 0 and found["count"] == 11 and 0 not in [token for token, _ in found["top"]]
     assert describe_tokens([[1] * 16] * 4)["pad"] is None
     assert describe_tokens([[1] * 8 + [0] * 8] * 4, known=0)["top"] == [[1, 1.0]]
+
+
+def values(mean, std, rows=50, tail=3):
+    """A look at (rows, 1) numbers."""
+    return {"shape": (rows, 1), "mean": mean, "std": std, "min": mean - tail * std, "max": mean + tail * std}
+
+
+def regression(training, target, output):
+    return {"fn": "mse_loss", "training": training, "observed": 5, "items": 50, "target": target, "input": output}
+
+
+@pytest.mark.parametrize(
+    ("trained", "target", "output", "verdict"),
+    [
+        (values(0.0, 1.0), values(250.0, 80.0), values(0.1, 0.9), "warn"),
+        (values(0.0, 1.0), values(40.0, 2.0), values(0.1, 0.9), "warn"),
+        (values(0.5, 0.15), values(128.0, 40.0), values(0.4, 0.1), "warn"),
+        (values(250.0, 80.0), values(0.0, 1.0), values(240.0, 3.0), "warn"),
+        (values(0.0, 1.0), values(250.0, 80.0), values(245.0, 70.0), None),  # outputs in the unit of the data
+        (values(0.0, 1.0), values(2.2, 0.4), values(1.9, 0.4), None),  # a trend
+        (values(0.0, 1.0), values(0.1, 15.0, tail=12), values(0.1, 0.9), None),  # a heavy tail
+        (values(5.0, 20.0), values(0.5, 0.3), values(0.9, 0.4), None),  # a quiet time, foreseen
+        (values(0.0, 1.0, rows=8), values(250.0, 80.0) | {"shape": (50, 3)}, values(0.1, 0.9), None),  # another head
+    ],
+)
+def test_targets_of_validation_in_another_unit(ask, trained, target, output, verdict):
+    losses = regression(True, trained, trained), regression(False, target, output)
+    found = ask("validation_targets_differ", signals={"losses": losses})
+    assert (found and found.verdict) == verdict
+    beside = (*losses, regression(True, target, target))  # two heads, of which this is the other one
+    assert ask("validation_targets_differ", signals={"losses": beside}) is None

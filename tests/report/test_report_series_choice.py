@@ -135,6 +135,8 @@ def test_the_steps_of_a_printed_series_may_number_its_points():
     assert last_step(of("acc", [0.1, 0.2, 0.3]), 3, "number") == 3, "a value in each step"
     assert last_step(of("acc", [0.1, 0.2, 0.3], steps=(20, 40, 60)), 60, "line") == 60
     assert last_step(of("acc", [0.1, 0.2, 0.3], steps=(10, 20, 30)), 60, "line") is None, "epochs of two steps"
+    assert last_step(of("acc", [0.1, 0.2, 0.3], steps=(4, 8, 12)), 60, "fraction") is None, "epochs or rounds"
+    assert last_step(of("acc", [0.1, 0.2, 0.3], steps=(20, 40, 60)), 60, "fraction") == 60
     assert last_step(of("loss", [0.1, 0.2], "probe"), 60) == 2
 
 

@@ -69,7 +69,8 @@ def one_side_is_fixed(run: Run, signals: Signals) -> Outcome | None:
     seen, line = one.get("observed", 0), one.get("line", "")
     if one.get("fn") not in REGRESSIONS or seen < _FIRST or one.get("target_trained", 0) < seen:
         return None
-    if not is_the_whole_loss(run, signals, one) or any(graph.get("penalised") for graph in signals.graphs):
+    explained = any(graph.get("penalised") or graph.get("bootstrapped") for graph in signals.graphs)
+    if explained or not is_the_whole_loss(run, signals, one):
         return None
     if any(not leaf.get("parameter") for graph in signals.graphs for leaf in graph.get("foreign", ())):
         return None

@@ -141,6 +141,8 @@ class ValueRange(TypedDict, total=False):
     dtype: str
     min: Finite
     max: Finite
+    mean: Finite
+    std: Finite
     zero: Finite
 
 

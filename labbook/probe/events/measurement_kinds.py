@@ -91,10 +91,10 @@ LOSS_CALL = "loss_call"
 "bce_with_logits", "mse_loss", "l1_loss", "smooth_l1", "huber", "kl_div", "ctc", "hinge_embedding", "margin",
 "triplet", "gaussian_nll", "poisson_nll", ...
 `line`: "train.py:41", user frame. `training`: with gradients; calls without gradients are a separate record. `step`:
-of the first call. `input`, `target`: over observed calls; `zero`: share. `classes`: length of the class axis; null
-where there is none. `items`: targets that the first value is summed or averaged over. `weight`: class weights or
-pos_weight given. `class_weights`: the weight of each of at most 32 classes, null where none is given. `soft`:
-targets are probabilities. `ignored`: share of targets that equal ignore_index.
+of the first call. `input`, `target`: over observed calls, `std` about their mean; `zero`: share. `classes`: length of
+the class axis; null where there is none. `items`: targets that the first value is summed or averaged over. `weight`:
+class weights or pos_weight given. `class_weights`: the weight of each of at most 32 classes, null where none is given.
+`soft`: targets are probabilities. `ignored`: share of targets that equal ignore_index.
 `ignore_index`: that label, null where no target was it. `smoothing`: label smoothing, null for none. `all_ignored`:
 calls with nothing but ignored targets.
 `not_probabilities`: observed calls in which an entropy without a softmax or sigmoid of its own (`use_softmax=False` in
@@ -171,7 +171,8 @@ keyed by the number of the optimizer as text; those that would be empty are left
   itself, over all ranks; `first`: [call, name of the parameter whose gradient it is given, else the elements] of the
   first step; `of_gradients`: steps looked at in which one was given a gradient. `copies` (<= 4, of the trained
   model): `calls`: without gradients; `steps`: before which it was called so; `last`: of them; `changed`: its
-  parameters, ever. `recompiles`: of the function compiled most. `out_of_bounds` (paddle).
+  parameters, ever; `stale_norms`: calls with its first running mean beside a model with another one (paddle: steps
+  looked at). `recompiles`: of the function compiled most. `out_of_bounds` (paddle).
   `cast_ignored`: of autocast on a CPU, paddle. `held_twice`: parameters that a second optimizer holds. `frozen`:
   elements with trainable false. `elements`: all. `teachers` (<= 4): with dropout or batch norm, called without
   gradients in training mode beside the trained model; `steps`: in which; `fixed`: between two looks at its

@@ -28,7 +28,7 @@ class TensorInspector:
     other methods.
 
     Attributes:
-        TABLE: The framework's `ModelTable`.
+        TABLE, PROGRESS: The framework's `ModelTable` and `WeightProgress`.
         has_gradient: `has_gradient(optimizer)`: whether any of its parameters has a gradient.
         written: `gradient_version(optimizer)`: a mark that changes when one of its gradients is written.
         optimizers: All optimizers that were made and still exist.
@@ -37,6 +37,7 @@ class TensorInspector:
     """
 
     TABLE = None
+    PROGRESS = WeightProgress
     has_gradient = written = None
 
     def __init__(self, adapter):
@@ -69,7 +70,7 @@ class TensorInspector:
         self._spectral = []
         self._root = self._given = None
         self._stepped, self._looks = [], {}
-        self.progress = WeightProgress(self)
+        self.progress = self.PROGRESS(self)
         self.batches.forget()
         self.loaders.forget()
         self.loading.forget()

@@ -137,7 +137,12 @@ class WeightProgress:
             row = compare_ways(trained, values, now, step) if values and now else None
             if row is not None:
                 own["rows"] = [*rows[1 - KEPT :], [step, *row]]
+                if own["copy"]:
+                    self.compare_copy(own, values)
             self._inspector.monitor.loop.facts["evaluated_weights"] = self._rows()
+
+    def compare_copy(self, own, values):
+        """Compares a copy with how it was found, where a framework does not follow copies from their making."""
 
     def _take(self, key, module, name):
         held = self._inspector.roots.parameters_of(module)

@@ -25,6 +25,7 @@ _KINDS = {
 }  # fmt: skip
 """Operation -> its name in PyTorch, where that is another one."""
 
+_LINEAR = ("mean", "mean_all", "sum", "add", "subtract", "divide", "scale")
 _SHAPING = ("cast", "squeeze", "unsqueeze", "reshape", "flatten", "assign")
 
 
@@ -89,20 +90,34 @@ def _operations(tensors):
 
 
 def count_penalised(tensors):
-    """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty."""
-    nodes = _walk(_roots(tensors), lambda name: _normalize_name(name).startswith(_ARITHMETIC))
-    return sum(name.startswith(_LEAF) for _, name, _ in islice(nodes, _MOST_TERMS))
+    """How many leaves the losses reach by plain arithmetic alone, as the parameters in an L1 or L2 penalty.
+
+    What is added as it is counts for none: the bias of a linear layer, whose product is an operation of its own.
+    """
+    found = set()
+    for _, name, node in islice(_walk(_roots(tensors), _is_arithmetic), _MOST_TERMS):
+        if _is_arithmetic(name) and _normalize_name(name) != "add":
+            below = (following for following in node.next_functions if following is not None)
+            found.update(leaf.node_ptr() for leaf in below if leaf.name().startswith(_LEAF))
+    return len(found)
+
+
+def _is_arithmetic(name):
+    return _normalize_name(name).startswith(_ARITHMETIC)
 
 
 def is_bootstrapped(tensors):
     """Whether one side of a difference is reward + discount * value, and reaches a leaf that the other one reaches.
 
-    The graph keeps no values: a discounted value is a maximum, or one that is scaled, and masked where episodes end.
+    The graph keeps no values: a discounted value is one that is scaled, or a maximum that is masked where episodes end.
+    A difference that is summed as it is, as in the likelihood of a flow, is no error.
     """
-    nodes = _walk(_roots(tensors), lambda name: _normalize_name(name).startswith(_ARITHMETIC))
-    for _, name, node in islice(nodes, _MOST_TERMS):
-        sides = node.next_functions if _normalize_name(name) in ("subtract", "huber_loss") else ()
-        if len(sides) == 2 and None not in sides and sum(map(_is_discounted, sides)) == 1:
+    feeds = {}
+    for address, name, node in islice(_walk(_roots(tensors), _is_arithmetic), _MOST_TERMS):
+        name, sides = _normalize_name(name), node.next_functions
+        feeds.update((side.node_ptr(), name) for side in sides if side is not None)
+        is_error = name == "huber_loss" or (name == "subtract" and feeds.get(address) not in (None, *_LINEAR))
+        if is_error and len(sides) == 2 and None not in sides and sum(map(_is_discounted, sides)) == 1:
             one, other = (_collect_leaves([side]) or set() for side in sides)
             if one & other:
                 return True
@@ -117,8 +132,9 @@ def _is_discounted(node):
     while below is not None and _normalize_name(below.name()) in ("scale", "multiply", *_SHAPING):
         passed.add(_normalize_name(below.name()))
         below = _single_input(below)
-    steps = passed & {"scale", "multiply"}
-    return below is not None and len(steps) + (_normalize_name(below.name()) in ("max", "amax")) >= 2
+    return "scale" in passed or (
+        below is not None and bool(passed) and _normalize_name(below.name()) in ("max", "amax")
+    )
 
 
 def _single_input(node):

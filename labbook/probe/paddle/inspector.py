@@ -15,6 +15,7 @@ from .flight_recorder import FlightRecorder
 from .functional_calls import FunctionalCalls
 from .loss_wrappers import LossFunctions
 from .metric_resets import MetricObjects
+from .model_copies import WeightProgress
 from .model_inputs import ModelInputs
 from .model_table import Describer, InitialWrites, ModelTable
 from .module_outputs import ModuleOutputs
@@ -47,6 +48,7 @@ class TensorInspector(inspector.TensorInspector):
     """Inspects the tensors of one process that uses PaddlePaddle."""
 
     TABLE = ModelTable
+    PROGRESS = WeightProgress
     has_gradient = staticmethod(has_gradient)
     gradient_version = staticmethod(gradient_version)
 

@@ -10,8 +10,8 @@ Inside a compiled region, while TorchScript traces, and while a CUDA graph is ca
 Nothing here waits for a device on an ordinary step: values that are still on a device are read later (`scalars.py`).
 
 Modules with a counterpart of the same name in `paddle/` implement the same interface, and their shared part is in
-`inspection/` and `training/`. Only PyTorch has `collectives.py`, `compiler.py`, `loss_terms.py`, `model_copies.py`,
-`module_registry.py`, `nonfinite_origin.py` and `spectral_norms.py`.
+`inspection/` and `training/`. Only PyTorch has `collectives.py`, `compiler.py`, `loss_terms.py`, `module_registry.py`,
+`nonfinite_origin.py` and `spectral_norms.py`.
 
 Not here: anything that PaddlePaddle needs, too. This package is named like the framework and does not shadow it:
 `import torch` inside it is absolute.

@@ -35,7 +35,7 @@ class LossCallSite:
         self.calls = 0
         self.observed = 0
         self.refused = 0
-        self._kinds = {}
+        self._kinds, self._moments = {}, {}
         self._facts = {}
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._first = self._last = self._least = None
@@ -88,6 +88,13 @@ class LossCallSite:
             for key, pick in (("min", min), ("max", max)):
                 values = [v for v in (known.get(key), look.get(key)) if v is not None]
                 merged[key] = pick(values) if values else None
+        if look.get("mean") is not None and look.get("std") is not None:
+            n, total, squares = self._moments.get(name, (0, 0.0, 0.0))
+            n, total, squares = n + 1, total + look["mean"], squares + look["mean"] ** 2 + look["std"] ** 2
+            self._moments[name] = n, total, squares
+            merged.update(mean=total / n, std=max(squares / n - (total / n) ** 2, 0.0) ** 0.5)
+        elif known is not None:
+            merged.update(mean=known.get("mean"), std=known.get("std"))
         self._kinds[name] = merged
 
     def value(self, value):

@@ -194,7 +194,7 @@ def test_what_was_known_of_a_model_outlives_it(probed):
 
 BOOTSTRAPPED = """
 import paddle
-from labbook.probe.paddle.autograd_graph import is_bootstrapped
+from labbook.probe.paddle.autograd_graph import count_penalised, is_bootstrapped
 from paddle.nn.functional import mse_loss, smooth_l1_loss
 online, target, x, r, d = paddle.nn.Linear(3, 2), paddle.nn.Linear(3, 2), *(paddle.rand([4, n]) for n in (3, 1, 1))
 r, d, best = r[:, 0], d[:, 0], lambda net: net(x).max(axis=1)
@@ -202,18 +202,22 @@ for loss, goal in (
     (mse_loss, r + 0.9 * best(online) * (1 - d)),
     (smooth_l1_loss, r + 0.9 * best(online)),
     (lambda one, other: ((other - one) ** 2).mean(), (r + online(x)[:, 1] * (1 - d) * 0.9).reshape([4])),
+    (mse_loss, r + 0.9 * online(x)[:, 1]),
     (mse_loss, (r + 0.9 * best(online) * (1 - d)).detach()),
     (mse_loss, r + 0.9 * best(target) * (1 - d)),
     (mse_loss, r + online(x)[:, 1]),
     (mse_loss, best(online)),
+    (lambda one, other: (other - one).mean(), r + 0.5 * best(online).square()),  # the likelihood of a flow
 ):
     print(is_bootstrapped([loss(online(x)[:, 0], goal)]))
+fit, squares = mse_loss(online(x), x[:, :2]), sum((p**2).sum() for p in online.parameters())
+print(*map(count_penalised, ([fit], [fit + squares], [fit + (online.bias * online.bias).sum()])))
 """
 
 
-def test_a_target_with_a_gradient_is_told_by_the_graph(probed):
+def test_targets_with_a_gradient_and_penalties_are_read_off_the_graph(probed):
     done = probed(sys.executable, probed.write("bootstrapped.py", BOOTSTRAPPED), OMP_NUM_THREADS="1")
-    assert done.out.split()[-7:] == ["True"] * 3 + ["False"] * 4
+    assert done.out.split()[-12:] == ["True"] * 4 + ["False"] * 5 + ["0", "2", "1"]
 
 
 POLICIES = """

@@ -1,4 +1,4 @@
-"""The check that the inputs of validation are prepared like those of training."""
+"""The checks that inputs and targets of validation are prepared like those of training."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from labbook.health.evidence.measurements import called_in_sentence, place_of
 from labbook.health.evidence.training_batches import input_leaves
+from labbook.health.evidence.training_kind import REGRESSIONS
 from labbook.model.check import Outcome, check
 from labbook.model.events.data_kinds import Leaf, Tokens
+from labbook.model.events.training_kinds import LossCall, ValueRange
 from labbook.model.message import Message, message
 from labbook.model.run import Run
 from labbook.model.signals import Signals
@@ -17,6 +20,7 @@ _Rows = Sequence[tuple[float, float]]
 
 _FEWEST = 3
 _WIDE, _WIDE_ALONE, _NARROW = 3, 5, 0.05
+_SCALES, _TAIL, _FEWEST_TARGETS = 10, 8, 32
 _OFTEN, _RARELY, _RATIO = 0.3, 0.06, 5
 """Share of a token that fills validation, and of one that is rare in training. Source: chosen by us."""
 
@@ -44,6 +48,60 @@ def validation_is_prepared_alike(run: Run, signals: Signals) -> Outcome | None:
         if observed is not None:
             return Outcome("warn", observed)
     return None
+
+
+@check("validation_targets_differ", family="data", tier=2, needs=("losses",))
+def validation_targets_have_the_same_unit(run: Run, signals: Signals) -> Outcome | None:
+    """Whether the targets of a regression are standardized (or scaled to [0, 1]) in one split only.
+
+    Source: chosen by us (tier 2), over at least 3 calls and 32 targets: the means or deviations of the splits are
+    further apart than 10 deviations or 10 times, without values far out in a tail, and the outputs of the model in
+    validation are on the scale of the training. Outputs that are brought back to the unit of the data are right.
+    """
+    known = [loss for loss in signals.losses if loss.get("fn") in REGRESSIONS and _is_measured(loss)]
+    trained = [loss for loss in known if loss.get("training") and not loss.get("target_trained")]
+    for loss in known:
+        if loss.get("training") or not trained:
+            continue
+        target, output, line = loss["target"], loss["input"], loss.get("line", "")
+        others = [one["target"] for one in trained]
+        if all(_is_other_unit(target, output, other) for other in others) and all(
+            target["shape"][1:] == other["shape"][1:] for other in others
+        ):
+            values = {"mean": target["mean"], "std": target["std"]}
+            trained_values = {"trained_mean": others[0]["mean"], "trained_std": others[0]["std"]}
+            observed = message("health.validation_targets_differ.unit", **values, **trained_values)
+            return Outcome("warn", observed, called_in_sentence(line), place_of(line))
+    return None
+
+
+def _is_measured(loss: LossCall) -> bool:
+    """Whether enough values are known, none of them far out."""
+    enough = (
+        loss.get("observed", 0) >= _FEWEST and loss.get("observed", 0) * (loss.get("items") or 0) >= _FEWEST_TARGETS
+    )
+    target, output = loss.get("target") or {}, loss.get("input") or {}
+    numbers = [look.get(name) for look in (target, output) for name in ("min", "max", "mean", "std")]
+    is_known = enough and all(number is not None for number in numbers)
+    return is_known and 0 < target["max"] - target["min"] <= _TAIL * target["std"] and output["std"] > 0
+
+
+def _is_other_unit(target: ValueRange, output: ValueRange, trained: ValueRange) -> bool:
+    """Whether targets of validation have another unit than those of training, which the outputs have."""
+    ratio, apart = trained["std"] / target["std"], abs(target["mean"] - trained["mean"])
+    if _is_standard(trained) or (trained["min"] >= 0 and trained["max"] <= 1):
+        if ratio * _SCALES < 1:
+            return output["std"] < target["std"] / 5 and abs(output["mean"] - trained["mean"]) < target["std"]
+    elif not _is_standard(target):
+        return False
+    elif ratio > _SCALES:
+        return output["std"] > 5 * target["std"] or abs(output["mean"] - target["mean"]) > trained["std"]
+    far = apart > _SCALES * max(trained["std"], target["std"])
+    return far and abs(output["mean"] - trained["mean"]) < apart / 5
+
+
+def _is_standard(look: ValueRange) -> bool:
+    return abs(look["mean"]) < 0.5 and 0.5 < look["std"] < 2
 
 
 def _other_scale(signals: Signals, looks: Sequence[Leaf]) -> Message | None:
