@@ -248,15 +248,6 @@ def test_a_model_that_no_optimizer_was_given_is_named(ask, stale, named):
     assert list(found.where) == (["module"] if named else ["parameter"])
 
 
-@pytest.mark.parametrize(
-    ("lost", "norm", "verdict"), [(6, 0.4, "ok"), (6, 0.0, "fail"), (2, 0.4, "fail")], ids=["trained", "idle", "part"]
-)
-def test_a_gradient_norm_refutes_that_no_parameter_of_an_optimizer_trains(ask, make_series, lost, norm, verdict):
-    norms = make_series("grad_norm.opt3", [norm] * 42)
-    signals = loop(stale={"3": {"tensors": lost, "held": 6, "elements": 611}})
-    assert ask("optimizer_params_stale", norms, signals=signals).verdict == verdict
-
-
 @pytest.mark.parametrize(("last", "verdict"), [(1e-16, "ok"), (0.9, "fail")])
 def test_steps_that_have_nothing_left_to_learn_may_change_nothing(ask, make_series, last, verdict):
     signals = loop(unchanged={"0": {"checked": 12, "unchanged": 6, "streak": 6}})
