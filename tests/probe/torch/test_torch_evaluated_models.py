@@ -91,7 +91,9 @@ for _ in range(3):
 
 
 @pytest.mark.parametrize(
-    ("every", "mode", "most"), [(10, "eval", 6), (1, "eval", 0), (10, "train", 0)], ids=["average", "teacher", "dropout"]
+    ("every", "mode", "most"),
+    [(10, "eval", 6), (1, "eval", 0), (10, "train", 0)],
+    ids=["average", "teacher", "dropout"],
 )
 def test_evaluations_of_averaged_weights_are_phases_and_calls_of_a_teacher_are_none(run, healthy, every, mode, most):
     train = f"""
