@@ -29,6 +29,7 @@ _LONGEST_LINE = 400
 _NEVER = 99
 _HEADER_LINES = 3
 _SERIES_POINTS = 2000
+_TRAINERS = ("transformers", "lightning", "paddle")
 
 
 def add_watched_metric(run: Run, text: str) -> Run:
@@ -78,6 +79,24 @@ def _with_goal(run: Run, goal: MetricGoal, how: int, past: Sequence[str] = ()) -
     """Returns the run with a watched metric as its primary one."""
     watched = {"metric": goal.metric, "direction": goal.direction, "how": how, **({"past": past} if past else {})}
     return replace(run, primary=goal.metric, direction=goal.direction, captured={**run.captured, "watched": watched})
+
+
+def trainer_goal(run: Run) -> MetricGoal | None:
+    """Returns the metric by which the program has its trainer choose the best model or stop.
+
+    "loss" is the trainer's own in transformers, that of the evaluation in PaddlePaddle.
+    """
+    for source, values in ((one.source, one.values) for one in run.arguments if one.source in _TRAINERS):
+        monitor, metric = values.get("monitor"), values.get("metric_for_best_model")
+        if source == "paddle" and isinstance(monitor, str):
+            monitor = f"val/{monitor}"
+        if isinstance(metric, str) and metric not in ("", "loss"):
+            monitor = f"eval_{metric.removeprefix('eval_')}"
+        name = named_metric([s.name for s in run.series], monitor) if isinstance(monitor, str) else ""
+        if name:
+            greater = values.get("greater_is_better", {"max": True, "min": False}.get(str(values.get("mode"))))
+            return MetricGoal(name, "" if greater is None else "max" if greater else "min")
+    return None
 
 
 def add_watched_goal(run: Run) -> Run:

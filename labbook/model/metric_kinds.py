@@ -20,12 +20,12 @@ QUANTITIES: tuple[tuple[str, str, str], ...] = (
     ("correlation", "max", "r2 pearson pearsonr spearman spearmanr kendall kappa corr correlation mcc"),
     ("agreement of clusters", "max", "ari nmi silhouette"),
     ("reward", "max", "reward rewards rew return returns score success winrate 奖励 回报 得分 胜率 成功率"),
-    ("word error", "min", "wer cer eer fid lpips ece brier epe hausdorff chamfer"),
+    ("word error", "min", "wer cer eer fid lpips ece brier epe hausdorff chamfer mmd"),
     ("perplexity", "min", "ppl perplexity bpc bpb 困惑度"),
     ("error", "min", "mse mae rmse mape rmsle err error errors 误差 错误率 均方误差"),
     ("scaled error", "min", "smape wape mase nrmse rmsse crps"),
     ("evidence", "max", "elbo"),
-    ("loss", "min", "loss losses cost costs nll crossentropy recon reconstruction 损失 损失值 重构 重建"),
+    ("loss", "min", "loss losses cost costs nll ce bce xent crossentropy recon reconstruction 损失 损失值 重构 重建"),
     ("objective", "", "objective"),
 )
 """Quantity, direction and words of metrics that can represent a run, the most telling first. Source: chosen by us from

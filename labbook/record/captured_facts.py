@@ -13,6 +13,7 @@ from typing import Any
 from labbook.capture.code.code_at_start import write_code_at_start
 from labbook.capture.code.working_tree import PATCH_FILE
 from labbook.capture.context import CaptureContext
+from labbook.findings.watched_metric import trainer_goal
 from labbook.model.events.process_kinds import FileItem
 from labbook.model.events.training_kinds import FrameworkImported, Step
 from labbook.model.message import as_data, message
@@ -23,7 +24,11 @@ from labbook.probe.redaction.redactor import Redactor
 from labbook.record.kept_files import file_items, keep_files
 from labbook.record.run_from_journal.journal_reader import modules_used, variables_read
 from labbook.record.run_from_journal.ranks import launched_job
-from labbook.record.run_from_journal.successive_trainings import successive_trainings, training_phases
+from labbook.record.run_from_journal.successive_trainings import (
+    join_logged_series,
+    successive_trainings,
+    training_phases,
+)
 from labbook.store.journal import Journal, ProcessEvents
 from labbook.store.notebook import Notebook
 from labbook.store.paths import check_stays_inside
@@ -97,6 +102,7 @@ def add_captured(
     parts = journal.parts()
     captured["resources"] = read_resources(parts[0].paths.resources)
     captured["reproducibility"] = judge_reproducibility(captured)
+    run = join_logged_series(run, processes)
     facts = {**_rank_facts(journal, parts, start, run, processes), **_training_facts(run, processes)}
     captured |= redactor.data({name: value for name, value in facts.items() if value})
     if "watched" in run.captured:
@@ -143,6 +149,8 @@ def _rank_facts(
 
 def _training_facts(run: Run, processes: Sequence[ProcessEvents]) -> Facts:
     """Returns the several trainings of the program (`trainings`), else the phases of its one training (`phases`)."""
+    if goal := trainer_goal(run):
+        run = replace(run, primary=goal.metric, direction=goal.direction)
     trainings = successive_trainings(run, processes)
     if trainings and not any(row["params"] for row in trainings["rows"]):
         trainings = successive_trainings(run, processes, _read_script(run))

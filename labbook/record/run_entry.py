@@ -123,22 +123,22 @@ def _phases(run: Run, series: Series) -> list[Series]:
 
 def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     """Adds the name of the main metric of the run, and its direction: that of its trainings where it has several."""
-    from labbook.findings.watched_metric import add_watched_goal
+    from labbook.findings.watched_metric import add_watched_goal, trainer_goal
     from labbook.health.evidence.training_kind import may_rise
     from labbook.report.series_choice import primary_series, split_direction
     from labbook.store.experiments import metric_goal
 
     goal = metric_goal(notebook, run.experiment)
-    goal = goal if goal.metric else _trainer_goal(run) or goal
+    goal = goal if goal.metric else trainer_goal(run) or goal
     goals = run.facts("trial").get("goals")
     if goals and not goal.metric:
         return replace(run, primary=OBJECTIVE, direction=goals[0])
+    reported = run.facts("trainings").get("metric", "loss") if not goal.metric else "loss"
     if not goal.metric:
         run = add_watched_goal(run)
         if watched := run.facts("watched"):
             goal = MetricGoal(watched["metric"], goal.direction or watched["direction"])
-    reported = run.facts("trainings").get("metric", "loss")
-    name = primary_series(run, goal) if goal.metric or reported == "loss" else reported
+    name = primary_series(run, goal) if reported == "loss" else reported
     kind = metric_kind(name)
     chosen = goal.direction if not goal.metric or named_metric([name], goal.metric) else ""
     rises = any(may_rise(run, each) for each in run.signals)
@@ -146,27 +146,6 @@ def _add_primary_series(notebook: Notebook, run: Run) -> Run:
     if run.facts("watched"):
         run = replace(run, captured={**run.captured, "watched": {**run.facts("watched"), "loss_may_rise": rises}})
     return replace(run, primary=name, direction=chosen or found)
-
-
-_TRAINERS = ("transformers", "lightning", "paddle")
-
-
-def _trainer_goal(run: Run) -> MetricGoal | None:
-    """Returns the metric by which the program has its trainer choose the best model or stop.
-
-    "loss" is the trainer's own in transformers, that of the evaluation in PaddlePaddle.
-    """
-    for source, values in ((one.source, one.values) for one in run.arguments if one.source in _TRAINERS):
-        monitor, metric = values.get("monitor"), values.get("metric_for_best_model")
-        if source == "paddle" and isinstance(monitor, str):
-            monitor = f"val/{monitor}"
-        if isinstance(metric, str) and metric not in ("", "loss"):
-            monitor = f"eval_{metric.removeprefix('eval_')}"
-        name = named_metric([s.name for s in run.series], monitor) if isinstance(monitor, str) else ""
-        if name:
-            greater = values.get("greater_is_better", {"max": True, "min": False}.get(str(values.get("mode"))))
-            return MetricGoal(name, "" if greater is None else "max" if greater else "min")
-    return None
 
 
 def write_entry(notebook: Notebook, run: Run) -> Path:

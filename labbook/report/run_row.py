@@ -35,7 +35,7 @@ class RunRow:
         started: Unix seconds, 0 if unknown.
         metric: Name of the primary metric, or "".
         first, best, last: Values of that metric, or `None`; `best` is never the value of a single training batch.
-        steps: Number of steps with that metric, or `None`.
+        steps: Number of values of that metric, or `None`.
         direction: "max" or "min"; "" where no value of the metric is the best one.
         verdict: One of `labbook.model.verdict.VERDICTS`.
         verdict_reason: Id of the symptom behind it, one of `labbook.model.verdict.REASONS`, or "".

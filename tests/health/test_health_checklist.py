@@ -351,3 +351,12 @@ def test_nonsense_costs_no_entry(read_signals, fields):
     reported = {name: tuple(rows) if name != "loop" else (rows or [{}])[0] for name, rows in fields.items()}
     found = checklist(run_with(*HEALTHY, signals=(read_signals(Signals("torch", **reported)),)), PAGES)
     assert found and all(row.verdict in ("ok", "warn", "fail", "note", "not observed") for row in found)
+
+
+@pytest.mark.parametrize(
+    ("lost", "norm", "verdict"), [(6, 0.4, "ok"), (6, 0.0, "fail"), (2, 0.4, "fail")], ids=["trained", "idle", "part"]
+)
+def test_a_gradient_norm_refutes_that_no_parameter_of_an_optimizer_trains(ask, make_series, lost, norm, verdict):
+    norms = make_series("grad_norm.opt3", [norm] * 42)
+    signals = {"loop": {"steps": 100, "stale": {"3": {"tensors": lost, "held": 6, "elements": 611}}}}
+    assert ask("optimizer_params_stale", norms, signals=signals).verdict == verdict

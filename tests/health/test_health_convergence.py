@@ -226,9 +226,9 @@ def test_overfitting(ask, make_series):
     for at, alias, verdict in ((300, False, "note"), (300, True, "warn"), (10, False, "warn")):
         loaded = {"loop": {"steps": 300}, "loaded": ({"what": "model", "step": at, "alias": alias},)}
         assert ask("overfitting", train, make_series("val_loss", up, "tensorboard"), signals=loaded).verdict == verdict
-    down = [1.0 * math.exp(-i / 8) + 0.3 for i in range(20)]
-    assert ask("overfitting", train, make_series("val_loss", down, "tensorboard")).verdict == "ok"
-    assert ask("overfitting", train).verdict == "not observed"
+    down = make_series("val_loss", [1.0 * math.exp(-i / 8) + 0.3 for i in range(20)], "tensorboard")
+    assert ask("overfitting", train, down).verdict == "ok" and ask("overfitting", train).verdict == "not observed"
+    assert ask("overfitting", train, captured={"trainings": {"rows": [{}]}}).observed.endswith("one after another")
     for name, verdict in (("val_RMSE", "warn"), ("val_err", "not observed"), ("train_rmse", "not observed")):
         assert ask("overfitting", train, make_series(name, up, "text")).verdict == verdict, name
 

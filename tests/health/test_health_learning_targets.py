@@ -387,7 +387,8 @@ def test_a_program_without_modules_and_optimizers_has_its_parameters_to_itself(a
     ("function", "name", "verdict"),
     [("mse_loss", "val_mse", "warn"), ("mse_loss", "val_mae", "not observed"),
      ("mse_loss", "train_mse", "not observed"),
-     ("l1_loss", "val_mae", "warn"), ("cross_entropy", "val_mse", "not observed")],
+     ("l1_loss", "val_mae", "warn"), ("cross_entropy", "val_mse", "not observed"), ("cross_entropy", "val_ce", "warn"),
+     ("binary_cross_entropy_with_logits", "val_bce", "warn"), ("mse_loss", "val RMSE [kW]", "warn")],
 )  # fmt: skip
 def test_the_loss_function_by_its_own_name_is_a_validation_loss(ask, make_series, function, name, verdict):
     train = make_series("loss", [2 * math.exp(-i / 60) for i in range(300)])

@@ -2,9 +2,10 @@
 
 import pytest
 
+from labbook.findings.watched_metric import trainer_goal
 from labbook.model.run import Arguments, Run
 from labbook.model.series import Series
-from labbook.record.run_entry import _phases, _trainer_goal
+from labbook.record.run_entry import _phases
 
 NAMES = ("loss", "eval_loss", "eval_mean_token_accuracy", "val_loss", "val_MAE", "val/loss")
 
@@ -27,7 +28,7 @@ NAMES = ("loss", "eval_loss", "eval_mean_token_accuracy", "val_loss", "val_MAE",
 def test_the_metric_that_a_trainer_was_given(source, values, metric, direction):
     series = tuple(Series(name, "probe", (1,), (1.0,)) for name in NAMES)
     run = Run("i", "finished", (), "", 0.0, series=series, arguments=(Arguments(source, "", values),))
-    goal = _trainer_goal(run)
+    goal = trainer_goal(run)
     assert (goal.metric, goal.direction) == (metric, direction) if metric else goal is None
 
 

@@ -16,8 +16,17 @@ from labbook.model.run import Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
 
-_MEASURES = {"mse_loss": "mse", "l1_loss": "mae", "nll_loss": "nll"}
-"""What programs call the value of a loss function on held-out data: `val_mse`."""
+_MEASURES = {
+    "mse_loss": {"mse", "rmse"},
+    "l1_loss": {"mae", "l1"},
+    "nll_loss": {"nll"},
+    "cross_entropy": {"ce", "xent", "nll"},
+    "smooth_l1_loss": {"huber"},
+    "huber_loss": {"huber"},
+    "binary_cross_entropy": {"bce"},
+    "binary_cross_entropy_with_logits": {"bce"},
+}
+"""What programs call the value of a loss function on held-out data, or one that rises with it: `val_mse`."""
 
 _MEANS = frozenset({"mean", "m", "avg", "average", "macro", "micro", "weighted", "overall", "score", "rate"})
 _CUT_OFF = ("precision and recall", "average precision")
@@ -113,7 +122,7 @@ def is_held_out(name: str) -> bool:
 
 def validation_losses(run: Run, signals: Signals) -> list[float]:
     """Validation losses in order of time: those that the program logged, else those of the validation phases."""
-    own = {_MEASURES.get(loss.get("fn", ""), "loss") for loss in training_losses(signals)[:1]}
+    own = {word for loss in training_losses(signals)[:1] for word in _MEASURES.get(loss.get("fn", ""), {"loss"})}
     named = [s for s in run.series if "loss" in s.name.lower() or not own.isdisjoint(name_words(s.name))]
     logged = [s for s in named if is_held_out(s.name) and len(s.values) >= 2]
     if logged:

@@ -60,6 +60,8 @@ def no_overfitting(run: Run, signals: Signals) -> Outcome:
     last step. Where the loss is written by hand, its validation loss may be called a distance or a likelihood, as
     `val_rmse`.
     """
+    if run.facts("trainings"):
+        return unobserved(message("health.not_observed.several_trainings"))
     losses = validation_losses(run, signals)
     if not losses and not training_losses(signals):
         own = (m for m in held_out_metrics(run) if is_held_out(m.name) and _LOSSES & {*name_words(m.name)})

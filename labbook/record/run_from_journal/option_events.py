@@ -14,8 +14,8 @@ _VARIABLES = ("dict", "constants", "attributes")
 """Sources that are plain variables of the program, not parsers."""
 _LOOSE = ("constants", "attributes")
 """Those of which each value is judged alone."""
-_OF_EACH_TRAINING = "skorch"
-"""A source that gives the settings of each training, as of each candidate of a search."""
+OF_EACH_TRAINING = ("skorch", "lightning", "transformers")
+"""Sources that give the settings of each training, as of each candidate of a search."""
 
 
 def read_options(processes: Sequence[ProcessEvents]) -> tuple[Arguments, ...]:
@@ -50,7 +50,7 @@ def _without_variables(found: Sequence[Arguments]) -> list[Arguments]:
     They had several values, as `lr` in `for lr in (0.1, 0.01):` or in the candidates of a search, or are copies of
     options, as `lr = args.lr`.
     """
-    judged = (*_LOOSE, _OF_EACH_TRAINING)
+    judged = (*_LOOSE, *OF_EACH_TRAINING)
     constants = [a for a in found if a.source in judged]
     options = [a.values for a in found if a.source not in _LOOSE]
 

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import fmean, median_high
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from labbook.model.events.training_kinds import Optimizer, Scalars, Step
 from labbook.model.metric_kinds import choose_metric, metric_kind
 from labbook.model.run import Run
 from labbook.model.series import Series
+from labbook.record.run_from_journal.option_events import OF_EACH_TRAINING
 from labbook.record.run_from_journal.script_loops import REPEATS, repeated_values
 from labbook.record.run_from_journal.training_order import Phase, Training, count_steps, find_trainings, phases_in_turn
 from labbook.record.run_from_journal.trial_parts import TrialPart, split_labelled
@@ -26,7 +27,7 @@ from labbook.store.journal import ProcessEvents
 
 _MOST = 1000
 _OPTIMIZER, _EXCEPTION = KIND_NAMES[Optimizer], KIND_NAMES[UncaughtException]
-_ARGUMENTS, _VARIABLES = KIND_NAMES[Arguments], ("dict", "attributes", "omegaconf")
+_ARGUMENTS, _SETTINGS = KIND_NAMES[Arguments], ("dict", "attributes", "omegaconf", *OF_EACH_TRAINING)
 _SIZES_OF_A_LOADER = 2
 _LARGER = 1.1
 """Ratio of sizes of models or batches from which they differ on purpose, not by the data of a fold. Source: chosen by
@@ -58,7 +59,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     losses = {series.name: series for series in run.series if series.source == "probe"}
     # A pool reports its results in any order.
     nothing: tuple[str, list[Series], float | None] = ("", [], None)
-    metric, reported, mean = nothing if is_pool else _find_reported_metric(run, _logged_once(found), len(found))
+    metric, reported, mean = nothing if is_pool else _find_reported_metric(run, _logged_in_each(found), len(found))
     is_once = bool(reported) and all(len(series.values) == 1 for series in reported)
     rows: list[dict[str, Any]] = []
     for number, one in enumerate(found):
@@ -74,7 +75,8 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
                 "duration_s": max(0.0, one.phases[-1].end - one.begin),
             }
         )
-    results: list[float | None] = [each.last for each in reported] or [row["best"] for row in rows]
+    is_search = any(options) and all(row["best"] is not None for row in rows)
+    results: list[float | None] = [row["best" if is_search or not reported else "last"] for row in rows]
     values = [value for value in results if value is not None and math.isfinite(value)]
     facts = {"metric": metric or "loss", "once": is_once, "rows": rows}
     if len(values) < len(rows):
@@ -86,6 +88,26 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
         return facts
     best = (max if direction == "max" else min)(range(len(values)), key=lambda at: listed_value(values[at]))
     return {**facts, "best": best, "value": values[best], "series": found[best].loss_name}
+
+
+def join_logged_series(run: Run, processes: Sequence[ProcessEvents]) -> Run:
+    """Returns the run with what several trainings logged under the same steps as the values of one after another."""
+    found = find_trainings(processes)[:_MOST]
+    if not found or found[0].is_of_thread or any(one.process is not found[0].process for one in found):
+        return run
+    logged = _logged_in_turn(found)
+
+    def join(series: Series) -> Series:
+        parts = [] if series.source in ("probe", "text") else logged.get(series.name, [])
+        values = [value for part in parts for value in part]
+        if len(values) <= len(series.values) or sum(map(bool, parts)) < 2:
+            return series
+        starts = tuple(accumulate(map(len, parts[:-1]), initial=0))
+        steps = range(1, len(values) + 1)
+        joined = Series.of_values(series.name, series.source, steps, values, starts=starts, axis="number")
+        return replace(joined, rank=series.rank)
+
+    return replace(run, series=tuple(map(join, run.series)))
 
 
 def _differing_options(trainings: Sequence[Training], script: str, *, in_turn: bool) -> list[dict[str, Any]]:
@@ -120,16 +142,16 @@ def _differing_names(options: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _settings_of_each(trainings: Sequence[Training]) -> list[dict[str, Any]]:
-    """Returns the plain values of the settings that the program had in variables between two trainings."""
+    """Returns the plain values of the settings at the end of each training; what did not change is not in an event."""
+    events = [event for event in trainings[0].process.events if event.get("k") == _ARGUMENTS]
     found: list[dict[str, Any]] = []
-    after = -math.inf
     for one in trainings:
-        own: dict[str, Any] = {}
-        for event in one.process.events:
-            if event.get("k") == _ARGUMENTS and after < event.get("t", 0.0) <= one.phases[-1].end:
-                own.update(cast("Arguments", event).get("values", {}) if event.get("source") in _VARIABLES else {})
+        sources: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for event in (cast("Arguments", each) for each in events if each.get("t", 0.0) <= one.phases[-1].end):
+            if event.get("source") in _SETTINGS:
+                sources[event.get("source", ""), event.get("name", "")] = event.get("values", {})
+        own = {name: value for values in sources.values() for name, value in values.items()}
         found.append({name: value for name, value in own.items() if _is_option(name, value)})
-        after = one.phases[-1].end
     return found
 
 
@@ -181,7 +203,7 @@ def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[Tr
             ("", "", at + 1),  # as the table of trainings counts them
             rows[at]["params"],
             "complete" if has_ended[at] else "",
-            (rows[at]["last"],) if is_reported else (),
+            (rows[at]["last"] if rows[at]["best"] is None else rows[at]["best"],) if is_reported else (),
             (),
             one.begin,
             one.phases[-1].end,
@@ -231,15 +253,17 @@ def _logged_during(process: ProcessEvents, trainings: Sequence[Sequence[Phase]])
     return found
 
 
-def _logged_once(trainings: Sequence[Training]) -> dict[str, list[float]]:
-    """Returns name -> values of what was logged once a training; all are of one process."""
+def _logged_in_turn(trainings: Sequence[Training]) -> dict[str, list[list[float]]]:
+    """Returns name -> what each training logged under it; all are of one process."""
     found: dict[str, list[list[float]]] = {}
     for at, events in enumerate(_logged_during(trainings[0].process, [one.phases for one in trainings])):
         for name, value in (pair for event in events for pair in event.get("values", {}).items()):
             found.setdefault(name, [[] for _ in trainings])[at].append(value)
-    return {
-        name: [value for (value,) in values] for name, values in found.items() if all(len(each) == 1 for each in values)
-    }
+    return found
+
+
+def _logged_in_each(trainings: Sequence[Training]) -> dict[str, list[list[float]]]:
+    return {name: values for name, values in _logged_in_turn(trainings).items() if all(values)}
 
 
 def _model_sizes(trainings: Sequence[Training]) -> list[int]:
@@ -295,13 +319,13 @@ def training_phases(processes: Sequence[ProcessEvents]) -> dict[str, Any]:
 
 
 def _find_reported_metric(
-    run: Run, logged: Mapping[str, Sequence[float]], count: int
+    run: Run, logged: Mapping[str, Sequence[Sequence[float]]], count: int
 ) -> tuple[str, list[Series], float | None]:
     """Returns the name of the metric that the program reports of each training, its values there, and its printed mean.
 
     That is the primary metric, or where that has several values a training, the best one of held-out data that has one,
-    else the primary one where its epochs begin anew with each training. The last value of a training is its result.
-    `logged` has what was logged once a training: equal steps are one point of a series.
+    else the primary one, logged, or printed where its epochs begin anew, in each training. The last value of a training
+    is its result. `logged` has what was logged in each training: equal steps are one point of a series.
     """
     primary = find_primary_series(run)
     if primary is None or primary.source == "probe":
@@ -313,13 +337,21 @@ def _find_reported_metric(
         if s.source == "text" and (kinds[s.name].running_best or not kinds[s.name].is_training)
     }
     others = [name for name, series in printed.items() if len(series.values) == count]
+    others = others or [
+        s.name
+        for s in run.series
+        if s.source == "text" and kinds[s.name].split != "train" and len(s.values) == count + 1 and ends_with_mean(s)
+    ]
+    printed |= {s.name: s for s in run.series if s.name in others}
     for series in (primary, printed.get(choose_metric(others), primary)):
-        values, mean = list(logged.get(series.name, series.values)), None
+        own, mean = logged.get(series.name, []), None
+        values = [each[0] for each in own] if own and all(len(each) == 1 for each in own) else list(series.values)
         if len(values) == count + 1 and ends_with_mean(series):
             mean = values.pop()
         if len(values) == count and all(map(math.isfinite, values)):
             return series.name, [_take_part(series, (value,)) for value in values], mean
-    parts = [_take_part(primary, primary.values[a:b]) for a, b in pairwise((*primary.starts, len(primary.values)))]
+    printed_in_turn = [primary.values[a:b] for a, b in pairwise((*primary.starts, len(primary.values)))]
+    parts = [_take_part(primary, values) for values in logged.get(primary.name, printed_in_turn)]
     is_each = len(parts) == count and all(math.isfinite(part.values[-1]) for part in parts)
     return (primary.name, parts, None) if is_each else ("", [], None)
 

@@ -231,7 +231,7 @@ def _metrics(run: Run) -> dict[str, Any]:
             "first": _value(s.first),
             "best": _value(None if s is not primary and is_of_batches(s, run) else run_best(run, s)),
             "last": _value(s.last),
-            "steps": (s.count or len(s.values)) if s.last_step is None else s.last_step,
+            "steps": s.count or len(s.values),
         }
         for s in chosen[:_MAX_METRICS]
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, CheckResult, Run, is_launcher_error
@@ -250,13 +251,15 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
     shown.sort(key=lambda series: (series.name != run.primary, ".opt" in series.name))
     if not shown:
         return None
+    turns = _numbers_in_turn(run, shown)
     every, shown = len(shown), _without_middle_phases(run, shown)
-    rows = [_metric_row(run, each, limits) for each in shown[: limits.rows]]
+    rows = [_metric_row(run, each, limits) | {"turn": turns.get(each.name)} for each in shown[: limits.rows]]
     return {
         "panels": [panel.title for panel in choose_panels(run.series, run.primary)[0]],
         "rows": rows,
         "more": every - len(rows),
         "phases": run.facts("phases"),
+        "trainings": len(run.facts("trainings").get("rows") or ()) if any(s.source != "probe" for s in shown) else 0,
         "mean": _name_ended_by_mean(run, shown),
         "level": _best_level(run, shown),
         "closures": any(facts.get("closure") for framework in run.frameworks for facts in framework.optimizers)
@@ -272,6 +275,14 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "from_text": any(s.source == "text" for s in shown),
         "folder": run.id,
     }
+
+
+def _numbers_in_turn(run: Run, shown: Sequence[Series]) -> dict[str, int]:
+    """Returns name -> number of the training or phase of each measured series, where each has one optimizer."""
+    measured = {s.name: (*_OF_OPTIMIZER.findall(s.name), "")[0] for s in shown if s.source == "probe"}
+    count = len(run.facts("trainings").get("rows") or ()) or run.facts("phases").get("count")
+    order = sorted(set(measured.values()), key=lambda suffix: int(suffix[4:] or 0))
+    return {name: order.index(suffix) + 1 for name, suffix in measured.items()} if len(order) == count else {}
 
 
 def _without_middle_phases(run: Run, shown: Sequence[Series]) -> list[Series]:
@@ -323,11 +334,12 @@ def _best_level(run: Run, shown: Sequence[Series]) -> dict[str, Any] | None:
 
 
 def _place_of_best(series: Series, best: float | None) -> dict[str, str]:
-    """Returns the epoch or step that a program gives its best value, of which there is only one; else nothing."""
-    at = [step for step, value in zip(series.steps, series.values, strict=True) if value == best]
-    if len(at) != 1 or len(series.values) < _FEWEST_PLACED or series.axis not in ("epoch", "step"):
+    """Returns the epochs or steps that a program gives its best value, two at most; nothing where they begin anew."""
+    at = [str(step) for step, value in zip(series.steps, series.values, strict=True) if value == best]
+    is_placed = series.axis in ("epoch", "step") and all(a < b for a, b in pairwise(series.steps))
+    if not at or len(series.values) < _FEWEST_PLACED or not is_placed:
         return {}
-    return {"axis": series.axis, "at": str(at[0])}
+    return {"axis": series.axis, "at": ", ".join([*at[:2], *(["..."] if len(at) > 2 else [])])}
 
 
 def _name_ended_by_mean(run: Run, shown: Sequence[Series]) -> str:

@@ -18,7 +18,8 @@ def test_of_many_phases_the_first_and_the_last_have_rows(runs, notebook, count, 
     phases = {"count": count, "series": f"loss.opt{count - 1}", "several": True}
     run = dataclasses.replace(run, series=(*run.series, *losses), captured={**run.captured, "phases": phases})
     page = entry_markdown(run, notebook)
-    assert set(re.findall(r"^\| (loss[.\w]*) \|", page, re.MULTILINE)) == shown
+    rows = dict(re.findall(r"^\| (loss[.\w]*), phase (\d) \|", page, re.MULTILINE))
+    assert set(rows) == shown and all(name == f"loss.opt{int(at) - 1}" for name, at in rows.items() if name != "loss")
     assert ("and 2 more in `metrics.csv`" in page) == (count == 4)
 
 
@@ -80,3 +81,30 @@ def test_what_is_measured_with_a_closure_is_said(runs, notebook, closure, backwa
     signals = Signals("torch", loop={"steps": 3, "backwards": backwards})
     page = entry_markdown(dataclasses.replace(run, frameworks=(framework,), signals=(signals,)), notebook)
     assert ("a loss is that of the first call" in page) == is_said
+
+
+@pytest.mark.parametrize(
+    ("values", "steps", "shown"),
+    [
+        ((0.5, 0.9, 0.8), (1, 2, 3), "0.9 (epoch 2)"),
+        ((0.5, 0.9, 0.9), (1, 2, 3), "0.9 (epoch 2, 3)"),
+        ((0.9, 0.9, 0.9, 0.8), (1, 2, 3, 4), "0.9 (epoch 1, 2, ...)"),
+        ((0.5, 0.9, 0.8), (1, 2, 1), "0.9"),
+    ],
+)
+def test_the_best_value_has_its_epochs_unless_these_begin_anew(runs, notebook, values, steps, shown):
+    printed = Series.of_values("val_acc", "text", steps, values, axis="epoch")
+    page = entry_markdown(dataclasses.replace(runs["finished"](), series=(printed,)), notebook)
+    assert f"| val_acc | {values[0]} | {shown} |" in page
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_values_of_several_trainings_are_no_course_of_one(runs, notebook, count):
+    measured = [Series.of_values(name, "probe", (1, 2), (2.0, 1.0), axis="step") for name in ("loss", "loss.opt1")]
+    printed = Series.of_values("val_acc", "text", (1, 2, 3, 4), (0.5, 0.9, 0.4, 0.8), starts=(0, 2), axis="number")
+    run = runs["finished"]()
+    trainings = {"metric": "loss", "rows": [{"number": at + 1, "params": {}} for at in range(count)]}
+    run = dataclasses.replace(run, series=(*measured, printed), captured={**run.captured, "trainings": trainings})
+    page = entry_markdown(run, notebook)
+    assert f"values of all {count}, one after another: first is of training 1, best of any" in page
+    assert ("| loss.opt1, training 2 |" in page) == (count == 2), "of one optimizer each"
