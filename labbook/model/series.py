@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 
 from labbook.frozen import dataclass
+
+_WINDOW_SHARE = 10
+_LEAST_WINDOW = 3
+"""The best of a value measured on batches is the best median of a tenth of the points, at least three, that follow one
+another, see `best_level`. Source: chosen by us; one batch says nothing of a model, nor does the first value of a
+running mean."""
 
 
 @dataclass(frozen=True)
@@ -106,3 +113,30 @@ def unequal_steps(series: Sequence[Series], steps: int) -> tuple[int, ...]:
             counts[optimizer] = max(counts.get(optimizer, 0), one.last_step or 0)
     found = tuple(counts.values())
     return found if len(set(found)) > 1 and max(found) == steps else ()
+
+
+def window_of(series: Series) -> int:
+    """Returns the number of points of which values of single batches are the median."""
+    return max(_LEAST_WINDOW, len(series.values) // _WINDOW_SHARE)
+
+
+def best_level(values: Sequence[float], window: int, *, max_first: bool) -> float | None:
+    """Returns the best median of `window` successive finite values, or `None` if there are none.
+
+    The last value counts, too, where all values of the last window improved: it is not good by chance.
+    """
+    levels: list[float] = []
+    recent: list[float] = []  # the last finite values, sorted: sorting each window anew takes ten times as long
+    for end, value in enumerate(values):
+        if not math.isfinite(value):
+            recent.clear()
+            continue
+        insort(recent, value)
+        if len(recent) > window:
+            del recent[bisect_left(recent, values[end - window])]
+        if len(recent) == window:
+            levels.append(statistics.median(recent))
+    last = values[-window:]
+    if len(recent) == window and list(last) == sorted(set(last), reverse=not max_first):
+        levels.append(last[-1])
+    return (max if max_first else min)(levels) if levels else None

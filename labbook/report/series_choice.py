@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -20,7 +20,7 @@ from labbook.model.metric_kinds import (
     name_words,
 )
 from labbook.model.run import Run
-from labbook.model.series import Series, join_series
+from labbook.model.series import Series, best_level, join_series, window_of
 
 MEASURED_BY_PROBE = ("loss", "grad_norm", "lr", "step_time_s", "grad_scale", "update_ratio")
 """Series that the probe measures; all others are logged by the program."""
@@ -45,11 +45,6 @@ _SEPARATORS = re.compile(r"[/. -]")
 _LEAST_FIXED = 1e-4
 """Smaller numbers have an exponent in their text. Source: Python's `repr`."""
 _FEWEST_STEPS = 3
-_WINDOW_SHARE = 10
-_LEAST_WINDOW = 3
-"""The best of a value measured on batches is the best median of a tenth of the points, at least three, that follow one
-another, see `_best_level`. Source: chosen by us; one batch says nothing of a model, nor does the first value of a
-running mean."""
 
 
 def primary_series(run: Run, goal: MetricGoal | None = None) -> str:
@@ -285,7 +280,7 @@ def best_value(
     if has_epoch_values(series, steps) if of_batches is None else not of_batches:
         finite = [v for v in (*series.values, *series.low, *series.high) if math.isfinite(v)]
         return better(finite) if finite else None
-    return _best_level(series.values, window_of(series), max_first=direction == "max")
+    return best_level(series.values, window_of(series), max_first=direction == "max")
 
 
 def run_best(run: Run, series: Series) -> float | None:
@@ -301,33 +296,6 @@ def run_best(run: Run, series: Series) -> float | None:
     if of_batches and not run.direction and direction_of(series.name) == "max":
         return None  # of one batch, or the mean of an epoch so far, which begins with one batch
     return best_value(series, run.steps, direction, of_batches=of_batches)
-
-
-def window_of(series: Series) -> int:
-    """Returns the number of points of which values of single batches are the median."""
-    return max(_LEAST_WINDOW, len(series.values) // _WINDOW_SHARE)
-
-
-def _best_level(values: Sequence[float], window: int, *, max_first: bool) -> float | None:
-    """Returns the best median of `window` successive finite values, or `None` if there are none.
-
-    The last value counts, too, where all values of the last window improved: it is not good by chance.
-    """
-    levels: list[float] = []
-    recent: list[float] = []  # the last finite values, sorted: sorting each window anew takes ten times as long
-    for end, value in enumerate(values):
-        if not math.isfinite(value):
-            recent.clear()
-            continue
-        insort(recent, value)
-        if len(recent) > window:
-            del recent[bisect_left(recent, values[end - window])]
-        if len(recent) == window:
-            levels.append(median(recent))
-    last = values[-window:]
-    if len(recent) == window and list(last) == sorted(set(last), reverse=not max_first):
-        levels.append(last[-1])
-    return (max if max_first else min)(levels) if levels else None
 
 
 def sort_by_trust(series: Sequence[Series]) -> list[Series]:

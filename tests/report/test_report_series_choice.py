@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from order_of_tests import in_one_test
 
 from labbook.model.run import Process, Run
-from labbook.model.series import Series
+from labbook.model.series import Series, window_of
 from labbook.model.signals import Signals
 from labbook.report.entry.printed_series import printed_otherwise, without_repeats
 from labbook.report.series_choice import (
@@ -22,7 +22,6 @@ from labbook.report.series_choice import (
     primary_series,
     run_best,
     split_direction,
-    window_of,
     with_axis,
 )
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from labbook.model.run import INTERRUPTS, NOTEBOOK_REPORTS, CaughtException, Change, CheckResult, Run, is_launcher_error
-from labbook.model.series import Series
+from labbook.model.series import Series, window_of
 from labbook.model.signals import optimizer_was_restored
 from labbook.report import numbers
 from labbook.report.ending_exception import (
@@ -35,7 +35,6 @@ from labbook.report.series_choice import (
     is_of_batches,
     one_a_name,
     run_best,
-    window_of,
 )
 from labbook.store.paths import NotebookPaths
 from labbook.store.text.sentences import Sentences, translate_change, translate_check
