@@ -20,7 +20,7 @@ from labbook.diagnosis.catalogue.symptom_catalogue import LEFT_OUT, Catalogue
 from labbook.diagnosis.families.family_tables import load_tables, title_of_family
 from labbook.diagnosis.families.message_family import FamilyReading
 from labbook.diagnosis.fingerprint import fingerprint_exception, fingerprint_fault
-from labbook.diagnosis.program_traits import both_ways, conditions_of_page
+from labbook.diagnosis.program_traits import CODE, both_ways, conditions_of_page
 from labbook.model.check import cases_of
 from labbook.model.evidence import Evidence, ObservedException, OutputLine
 from labbook.model.finding import Finding
@@ -67,6 +67,7 @@ def build_finding(
     values |= describe_index(exception.tensors) if exception else {}
     named = (key.removeprefix(LEFT_OUT) for key in symptom.when)
     conditions = find_conditions(values, evidence, exception) | conditions_said(named, exception, line)
+    conditions = conditions.union(conditions_of_page((key for key in symptom.when if CODE in key), (), evidence.code))
     message = first_message_line(whole)
     say = Sentences(language)
     sentences = _first_sentence(wording, values, evidence)

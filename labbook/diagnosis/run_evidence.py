@@ -40,7 +40,7 @@ def collect_run_evidence(run: Run) -> Evidence:
     """The evidence of a run; only its health checks where it did not fail."""
     framework = next((f.name for f in run.frameworks if f.optimizers), "") or next((f.name for f in run.frameworks), "")
     is_wrong = any(check.verdict in ("fail", "warn") for check in run.checks)
-    facts, code = _facts(run), read_program_text(run) if is_wrong else ""
+    facts, code = _facts(run), read_program_text(run) if is_wrong or run.status in _FAILED else ""
     conditions = both_ways(iter_traits(run, code)).union(name for name, holds in _iter_conditions(run) if holds)
     if run.status not in _FAILED and not is_standstill(run):
         return Evidence(

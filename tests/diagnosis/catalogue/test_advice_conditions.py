@@ -15,7 +15,7 @@ from labbook.diagnosis.cause_ranking import diagnose
 from labbook.diagnosis.finding_builder import order_advice
 from labbook.diagnosis.program_traits import both_ways, iter_traits, read_program_text
 from labbook.diagnosis.run_evidence import collect_run_evidence
-from labbook.model.evidence import Evidence
+from labbook.model.evidence import Evidence, ObservedException
 from labbook.model.run import CheckResult, Framework, Process, Run
 from labbook.model.series import Series
 from labbook.model.signals import Signals
@@ -146,3 +146,14 @@ def test_a_program_that_clips_gradients_is_not_advised_to_clip_them(
     found = diagnose(collect_run_evidence(run), Matcher(load_catalogue())).findings[0]
     assert found.symptom == symptom and found.fixes
     assert any(fix.startswith("Clip ") for fix in found.fixes) == advised
+
+
+@pytest.mark.parametrize(
+    ("code", "is_listed"),
+    [("", True), (LOOP, False), (f"ids = tokenizer(texts)\n{LOOP}", True)],
+    ids=["?", "no", "yes"],
+)
+def test_words_that_the_program_lacks_rule_out_the_advice_on_a_crash(code: str, is_listed: bool) -> None:
+    raised = ObservedException("IndexError", "index out of range in self")
+    _, fixes = _listed("embedding_index_out_of_range", Evidence(exceptions=(raised,), framework="torch", code=code))
+    assert ("resize_token_embeddings" in fixes) is is_listed
