@@ -45,6 +45,7 @@ _PRINTS = re.compile(
 )
 """Lines that print or log something, and texts that stand alone: docstrings."""
 
+_MISSING = ("NameError", "AttributeError", "UnboundLocalError")
 _IMPORT = re.compile(r"(?:import|from)\b")
 _DEFINITION = re.compile(r"(?:async def|def|class)\b|@")
 _DOTTED = re.compile(r"\b\w+(?:\.\w+)+")
@@ -120,6 +121,7 @@ class _Evidence:
         self._ended = [raised for raised in failed.exceptions if raised.ended_process]
         self._messages, self._lines = list_messages(failed), list_failing_lines(failed)
         self._path = {frame.source.strip() for frame in list_failing_frames(failed)}
+        self._is_name_missing = any(raised.type.endswith(_MISSING) for raised in self._ended)
         is_import = any("Import" in raised.type or "Module" in raised.type for raised in self._ended)
         self._of_packages = self._messages if is_import else [_DOTTED.sub(" ", text) for text in self._messages]
         observed = [text for finding in failed.findings for text in finding.evidence]
@@ -200,6 +202,11 @@ class _Evidence:
         as_named += [replace(change, what=key) for key in list_names(change)] if change.kind == "config" else []
         texts = self._of_packages if change.kind == "package" else self._messages
         is_in_line = any(is_named(one, self._lines) for one in as_named)
+        # A name or attribute that is not there has no other value; an option may say which one is looked up.
+        is_other_value = change.kind in VALUED and change.before and change.now and change.before not in self._quoted
+        keys = {one.what for one in as_named} | {raw.lstrip("-") for raw in list_raw_keys(change)}
+        if self._is_name_missing and is_other_value and keys & self._quoted:
+            return 3
         if any(is_named(one, texts) for one in as_named):
             return -1 if is_in_line else 1 if change.kind == "argument" and change.now else 0
         if change.kind in VALUED and is_in_line:

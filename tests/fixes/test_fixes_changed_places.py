@@ -121,6 +121,16 @@ def test_an_option_that_the_message_and_the_failing_line_name_is_shown_alone():
     assert order_candidates([width, device], failed, run(), (), {}) == ((device, width), 1)
 
 
+@pytest.mark.parametrize(("before", "first"), [("0.1", "code"), ("SGDD", "config")])
+def test_another_value_cures_no_missing_attribute_unless_it_is_its_name(before, first):
+    failed = crash("AttributeError", "'Table' object has no attribute 'SGDD'", "base = self.SGDD * 2")
+    value = replace(rewritten("config", "c.yaml", (f"SGDD: {before}", "SGDD: 0.2")), before=before, now="0.2")
+    ordered, _ = order_candidates(
+        [value, diff("t.py", "base = self.SGDD * 2", "base = SGDD * 2")], failed, run(), (), {}
+    )
+    assert ordered[0].kind == first
+
+
 def test_code_that_the_page_of_the_symptom_shows_is_before_other_code():
     page = replace(symptom("s", "code"), wording={"en": Wording("s", why=("`x += y` changed it.",))})
     pieces = split_changes([INPLACE])
