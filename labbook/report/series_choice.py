@@ -196,10 +196,9 @@ def has_epoch_values(series: Series, steps: int) -> bool:
 def with_axis(series: Series, steps: int) -> Series:
     """Returns a series that knows what its steps number.
 
-    Numbers that a program gives are steps, except those of values or epochs, one by one and too few for the run. One
-    value in each step is numbered by the steps. A bare "[12/20]" counts something else, nobody knows what, if it ends
-    before half of the steps. Numbers that lines begin with are those of epochs, unless they are over
-    half of the steps: an epoch of two steps or more cannot have such a number.
+    Numbers that a program gives are steps, except those of values or epochs, one by one (or a bare "[12/20]") and too
+    few for the run. One value in each step is numbered by the steps. Numbers that lines begin with are those of epochs,
+    unless they are over half of the steps: an epoch of two steps or more cannot have such a number.
 
     Args:
         steps: Number of optimizer steps of the run, 0 if unknown.
@@ -207,11 +206,9 @@ def with_axis(series: Series, steps: int) -> Series:
     last = series.steps[-1] if series.steps else 0
     if series.axis == "line":
         return replace(series, axis="step" if 0 < steps < 2 * last - 1 else "epoch")
-    if series.axis == "fraction":
-        return replace(series, axis="number" if 2 * last <= steps else "step")
     if series.source == "probe" or series.axis == "epoch" or (series.axis == "number" and last != steps):
         return series
-    in_a_row = all(b - a == 1 for a, b in pairwise(series.steps))
+    in_a_row = series.axis == "fraction" or all(b - a == 1 for a, b in pairwise(series.steps))
     return replace(series, axis="number" if in_a_row and 2 * last <= steps else "step")
 
 

@@ -266,6 +266,8 @@ def test_a_loss_by_hand_that_is_blown_up(ask):
     found = ask("loss_broadcast", signals={"graphs": ({"blown": blown},)})
     assert found.verdict == "fail" and not found.where, "line 9 calls backward, nothing else"
     assert found.observed == "outputs of shape [32, 1] are broadcast to [32, 32] against the targets"
+    product = ask("loss_broadcast", signals={"graphs": ({"blown": {**blown, "op": "mul"}},)})
+    assert "multiplied with" in product.observed
     assert ask("loss_broadcast", signals={"graphs": ({"blown": {**blown, "sure": False}},)}).verdict == "warn"
     assert ask("loss_broadcast", signals={"graphs": ({"blown": None},)}).verdict == "ok"
     assert ask("loss_broadcast", signals={}).verdict == "not observed"

@@ -288,7 +288,8 @@ def loss_shapes_agree(run: Run, signals: Signals) -> Outcome | None:
         blown = graph.get("blown", {})
         if blown:
             result, output = _shape_text(blown.get("shape", ())), _shape_text(blown.get("of", ()))
-            observed = message("health.loss_broadcast.graph", output=output, result=result)
+            key = "health.loss_broadcast.product" if blown.get("op") == "mul" else "health.loss_broadcast.graph"
+            observed = message(key, output=output, result=result)
             evidence = message("health.loss_broadcast.operation", op=blown.get("op", ""), line=blown.get("line", ""))
             verdict = "fail" if blown.get("sure") else "warn"
             return Outcome(verdict, observed, (evidence,))

@@ -15,6 +15,7 @@ class Tokens(TypedDict, total=False):
     ids: Count
     count: Count
     pad: int
+    inside: list[float]
 
 
 class Leaf(TypedDict, total=False):

@@ -64,7 +64,8 @@ strided sample and the shape. At dense steps also:
   function as its target), else "other"; `zero`: share; `integer`: of its dtype; `channels` (<= 16): [[mean, std], ...]
   over axis 1 of 4-d leaves; `lags`: of colour images:
   mean differences of values 1, 2 and 3 columns apart; `parts`: [[mean, std], ...] of the four quarters of axis 1 of
-  3-d floats; `tokens`: of 2-d integers without padding: `top`: [id, share], `ids` different ones of `count`, `pad`: id;
+  3-d floats; `tokens`: of 2-d integers without padding: `top`: [id, share], `ids` different ones of `count`, `pad`: id,
+  `inside`: of each in `top` the share between two others;
   `constant`: 2-d float leaves of at most 4096 columns: how many columns had one value in
   all batches so far; `constant_at` (<= 8): the numbers of the first of them, from 0; `constant_n`: samples in these
   batches; `telling` (<= 8): columns of a 2-d float input that alone determined the target in all batches so far, by one

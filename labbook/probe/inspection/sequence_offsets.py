@@ -97,6 +97,8 @@ def _is_next(series, target, steps):
 def describe_tokens(rows, known=None):
     """`top`: the shares of the most frequent tokens without padding; `ids`: how many there are; `pad`: of the padding.
 
+    `inside`: of each token in `top`, the share that lies between two others.
+
     Args:
         rows: Lists of whole numbers of the same length. What fills most of them is no padding.
         known: The padding of other batches, which is that of these too where they have it.
@@ -115,8 +117,12 @@ def describe_tokens(rows, known=None):
     counts = Counter(token for row in kept for token in row)
     size = sum(counts.values())
     top = [[token, count / size] for token, count in counts.most_common(TOP)]
+    alone = Counter(
+        token for row in kept for before, token, after in zip(row, row[1:], row[2:]) if before != token != after
+    )
+    inside = [round(alone[token] / counts[token], 3) for token, _ in top]
     # A token that is inside of rows, too, is one that texts end with.
-    return {"top": top, "ids": len(counts), "count": size, "pad": None if pad in counts else pad}
+    return {"top": top, "ids": len(counts), "count": size, "pad": None if pad in counts else pad, "inside": inside}
 
 
 def _without_end(row, token):

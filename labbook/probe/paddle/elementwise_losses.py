@@ -1,9 +1,11 @@
-"""Watches differences and sums that the program computes by hand between a model and its loss, in the first looks.
+"""Watches differences, sums and products that a program computes between a model and its loss, in the first looks.
 
 PaddlePaddle stores no shapes in its graph, so the operators of its tensors are replaced for that while.
 """
 
+import sys
 from _thread import get_ident
+from functools import partial
 from math import prod
 
 from ..training.call_site import line_of, user_frame
@@ -12,6 +14,8 @@ from ..wrapping import TemporaryPatches
 LOOKS = 3
 _DIFFERENCES = ("__sub__", "__rsub__", "subtract")
 _SUMS = ("__add__", "__radd__", "__iadd__", "add")
+_PRODUCTS = ("__mul__", "__rmul__", "multiply")
+_DISTRIBUTIONS = ("Categorical", "Normal", "Bernoulli", "Beta")
 _MOST = 64
 _LEAST = 4
 """Samples from which on a square cannot be two axes that are equal by chance."""
@@ -24,7 +28,8 @@ class ElementwiseLosses:
         failed: `failed(where, error)` takes failures of ours.
 
     Attributes:
-        blown: Where a column of outputs was set against a row of targets: `op`, `shape`, `of`, `sure`, `line`.
+        blown: Where a column of outputs was set against a row of targets, or logarithms of probabilities against their
+            weights: `op`, `shape`, `of`, `sure`, `line`.
         constant: Terms of the loss without a gradient that changed: `line`, `number`, `values`; `None` without any.
     """
 
@@ -53,12 +58,22 @@ class ElementwiseLosses:
             return
         self._looks += 1
         self._outputs = outputs
-        for take, names in ((self._difference, _DIFFERENCES), (self._on_sum, _SUMS)):
+        for take, names in (
+            (partial(self._compare, "sub"), _DIFFERENCES),
+            (partial(self._compare, "mul"), _PRODUCTS),
+            (self._on_sum, _SUMS),
+            (self._on_negation, ("__neg__",)),
+        ):
             for name in names:
-                home = self._tensor if name.startswith("_") else self._paddle
-                original = home.__dict__.get(name)
-                if original is not None:
-                    self._patches.put(home, name, self._wrap(original, take))
+                self._watch(self._tensor if name.startswith("_") else self._paddle, name, take)
+        known = vars(sys.modules.get("paddle.distribution", object))
+        for kind in [known[name] for name in _DISTRIBUTIONS if name in known]:
+            self._watch(kind, "log_prob", self._on_log_prob)
+
+    def _watch(self, home, name, take):
+        original = home.__dict__.get(name)
+        if original is not None:
+            self._patches.put(home, name, self._wrap(original, take))
 
     def backward(self, tensors):
         """Processes what `backward` is called on, and ends the look."""
@@ -80,7 +95,7 @@ class ElementwiseLosses:
     def end(self):
         """Puts the operators back."""
         self._patches.remove()
-        self._outputs, self._sums = (), []
+        self._outputs, self._sums, self._logs = (), [], []
 
     def _wrap(self, original, take):
         thread = get_ident()
@@ -110,7 +125,15 @@ class ElementwiseLosses:
         # Held to the backward call, not longer: scalars, and what the graph keeps anyway.
         self._sums.append((result, held, fields))
 
-    def _difference(self, sides, result):
+    def _on_log_prob(self, sides, result):
+        if isinstance(result, self._tensor) and not result.stop_gradient and len(self._logs) < _MOST:
+            self._logs.append(result)
+
+    def _on_negation(self, sides, result):
+        if any(sides[0] is one for one in self._logs):
+            self._on_log_prob(sides, result)
+
+    def _compare(self, op, sides, result):
         if (
             self.blown is not None
             or len(sides) < 2
@@ -124,6 +147,7 @@ class ElementwiseLosses:
         for own, other in (sides[:2], sides[1::-1]):
             across = [row, [1, *row]] if list(own.shape) == column else [column]
             fits = list(own.shape) in (column, row) and list(other.shape) in across
-            if fits and other.stop_gradient and any(output() is own for output in self._outputs):
+            known = self._logs if op == "mul" else [output() for output in self._outputs]
+            if fits and other.stop_gradient and any(one is own for one in known):
                 line = line_of(user_frame())
-                self.blown = {"op": "sub", "shape": form, "of": list(own.shape), "sure": True, "line": line}
+                self.blown = {"op": op, "shape": form, "of": list(own.shape), "sure": True, "line": line}

@@ -56,3 +56,27 @@ def test_a_graph_that_fails_has_its_own_message_and_the_line_that_built_it(probe
     assert bare.startswith("In ") and done.out == bare and event["message"] == bare[:-1]
     line = {"full": "return x + self.table", "guarded": "def forward(self, x):", "static": "total = x + y"}[how]
     assert [frame["source"] for frame in event["frames"] if frame["user"]][-1] == line
+
+
+PRODUCTS = """
+import sys
+import paddle
+from paddle import nn
+
+model = nn.Linear(6, 2)
+optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+for _ in range(4):
+    choice = paddle.distribution.Categorical(nn.functional.softmax(model(paddle.randn([8, 6]))))
+    weights = paddle.randn([8] if sys.argv[1] == "row" else [8, 1])
+    (-choice.log_prob(paddle.randint(0, 2, [8, 1])) * weights).mean().backward()
+    optimizer.step()
+    optimizer.clear_grad()
+"""
+
+
+@pytest.mark.parametrize("form", ["row", "column"])
+def test_logarithms_of_probabilities_times_their_weights(probed, form):
+    done = probed(sys.executable, probed.write("products.py", PRODUCTS), form, OMP_NUM_THREADS="1")
+    assert not done.of("probe_error")
+    blown = {"op": "mul", "shape": [8, 8], "of": [8, 1], "sure": True, "line": "products.py:11"}
+    assert done.of("graph")[0]["blown"] == (blown if form == "row" else None)

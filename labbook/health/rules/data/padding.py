@@ -13,7 +13,7 @@ from labbook.health.evidence.regression_outputs import target_of
 from labbook.health.evidence.training_batches import input_leaves
 from labbook.health.evidence.training_kind import CLASSIFIERS, has_fallen, training_loss, training_losses
 from labbook.health.evidence.trend_tests import median
-from labbook.health.rules.data.sequence_targets import is_over_sequence, sequence_ahead
+from labbook.health.rules.data.sequence_targets import is_over_sequence, real_paddings, sequence_ahead
 from labbook.model.check import Outcome, check
 from labbook.model.events.inspection_kinds import FunctionInspection
 from labbook.model.events.training_kinds import LossCall
@@ -60,10 +60,12 @@ def padding_left_out(run: Run, signals: Signals) -> Outcome | None:
     over half, and the next words of inputs whose rows end in as many zeros; or one class is as frequent in each batch
     as the zeros of the attention mask.
     """
+    tokens = real_paddings(signals)
     pads = {
         (int(m.options["padding_idx"]), int(m.options["num_embeddings"]))
         for m in modules_of(signals)
         if m.options.get("padding_idx") is not None and m.options.get("num_embeddings") is not None
+        if m.options["padding_idx"] not in tokens
     }
     samples = median([s for b in signals.batches if b.get("phase") == "train" and (s := b.get("samples", 0))])
     for loss in training_losses(signals):
