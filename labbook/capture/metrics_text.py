@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -58,6 +58,11 @@ _LEADING = re.compile(
     r"[ \t]{0,8}[\[(]?(\d{1,9})(?![\d.,])(?:[ ]?/[ ]?\d{1,9}|[ ]\d{1,3}%)?[ \t]{0,3}(?:[\]):|]|[ \t](?=[A-Za-z]))"
 )
 """The number that a line of metrics begins with: of an epoch, or of a step where the epochs have lines of their own."""
+_COUNTER = re.compile(
+    r"^[^\w\n]{0,6}((?:day|week|month|year|hour|round|cycle|generation|sweep|pass)s?)[ #:=\[(]{1,4}(\d{1,9})(?![\w.])",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What programs count in place of epochs, at the beginning of a line. Source: chosen by us."""
 _OF = re.compile(r"[ ]{0,6}/[ ]{0,6}(\d{1,15})(?![\d.])")
 _LABEL = re.compile(r"(?<![\w./-])([A-Za-z]\w{0,30})[\s|:\[\]>-]{1,5}ep(?:och)?\b", re.IGNORECASE)
 _NAMED_RESULT = re.compile(r"\W{0,6}([A-Za-z][\w-]{0,30})[ ][\w@/-]{1,40}[ ]?[:=][ ]?[-+\d.e]{1,20}%?\s*")
@@ -138,6 +143,7 @@ def metrics_from_console(text: str) -> list[Series]:
     is_numbered = True
     unsure: set[str] = set()
     table = TableReader()
+    text, is_of_counter = _counters_as_epochs(text)
     for line in text.splitlines():
         line = plain_line(line[:_MAX_LINE])
         quoted, before = _SOURCE_LINE.match(before), line
@@ -183,7 +189,22 @@ def metrics_from_console(text: str) -> list[Series]:
             metrics[name].add(value, place, is_running=name in running)
     found = [_series(*one) for name, points in metrics.items() for one in _split_by_label(name, points)]
     found = [one for one in found if len(set(one.values)) > 1 or not (may_be_goal(one.name) or one.name in unsure)]
-    return [one for n, one in enumerate(found) if not any(_is_repeated(one, other) for other in found[:n])]
+    found = [one for n, one in enumerate(found) if not any(_is_repeated(one, other) for other in found[:n])]
+    return [replace(one, axis="number") if is_of_counter and one.axis == "epoch" else one for one in found]
+
+
+def _counters_as_epochs(text: str) -> tuple[str, bool]:
+    """Returns the text with "epoch" for another word that its lines count by ("day 3: mae"), and whether it has one.
+
+    Only where no line names an epoch, and the numbers rise from line to line.
+    """
+    numbers: dict[str, list[int]] = {}
+    for found in _COUNTER.finditer(text) if not _EPOCH_WORD.search(text) else ():
+        numbers.setdefault(found[1], []).append(int(found[2]))
+    words = [word for word, seen in numbers.items() if len(seen) > 1 and all(a < b for a, b in pairwise(seen))]
+    if len(words) != 1:
+        return text, False
+    return re.sub(rf"^([^\w\n]{{0,6}}){words[0]}\b", r"\1epoch", text, flags=re.MULTILINE), True
 
 
 def _is_repeated(one: Series, other: Series) -> bool:

@@ -52,3 +52,21 @@ def test_names_and_values(text, expected):
 def test_numbers_without_a_word_are_of_an_unknown_unit(line, axis):
     (series,) = metrics_from_console("\n".join(line.format(n=n, v=1 / n) for n in (4, 8, 12)))
     assert (series.axis, series.steps) == (axis, (4, 8, 12))
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("== day {n} done: train/bpr 0.{n}015  next_day/hr@50 0.{n}227", ["train/bpr", "next_day/hr@50"]),
+        ("Week {n} | val_mae 0.{n}5", ["val_mae"]),
+        ("cycle [{n}/4] loss 0.{n}123 dice 0.{n}2", ["loss", "dice"]),
+    ],
+)
+def test_lines_of_days_or_cycles_are_read_as_those_of_epochs(line, names):
+    found = metrics_from_console("\n".join(line.format(n=n) for n in (1, 2, 3)))
+    assert [(s.name, s.axis, len(s.values)) for s in found] == [(name, "number", 3) for name in names]
+
+
+def test_a_word_that_is_no_time_counts_nothing():
+    text = "\n".join(f"class {n} | val_mae 0.{n}5" for n in (1, 2, 3))
+    assert metrics_from_console(text) == metrics_from_console(text.replace("class", "group"))
