@@ -261,6 +261,15 @@ def test_schedules(ask, make_series):
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "steps", "verdict"), [("StepDecay", 320, "warn"), ("StepDecay", 8, "ok"), ("CosineAnnealingLR", 320, "ok")]
+)
+def test_a_decay_by_epochs_that_is_stepped_with_each_batch(ask, make_series, kind, steps, verdict):
+    rates = make_series("lr", [0.002 * 0.3 ** (n // 30) for n in range(320)])
+    facts = {"type": kind, "steps": steps, "optimizer_steps": 320}
+    assert ask("lr_schedule_wrong", rates, signals=loop(scheduler={"0": facts})).verdict == verdict
+
+
 def test_a_loss_by_hand_that_is_blown_up(ask):
     blown = {"op": "sub", "shape": [32, 32], "of": [32, 1], "sure": True, "line": "train.py:9"}
     found = ask("loss_broadcast", signals={"graphs": ({"blown": blown},)})

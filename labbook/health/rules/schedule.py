@@ -23,6 +23,17 @@ _TWICE = 1.8
 
 _IDLE_STEPS = 10
 """A warm-up may begin with a single step of rate 0. Source: chosen by us."""
+_BY_EPOCH = (
+    "StepLR",
+    "MultiStepLR",
+    "ExponentialLR",
+    "StepDecay",
+    "MultiStepDecay",
+    "ExponentialDecay",
+    "NaturalExpDecay",
+)
+_DEAD, _DEAD_BY_BATCH = 1e-5, 1e-3
+"""Shares of its peak below which a rate teaches nothing. Source: chosen by us."""
 _FACTOR, _FACTORS = 1 / 500, 1 / 20
 _LARGEST_BASE = 0.1
 """Rates of optimizers above it are factors of a schedule, as the 1.0 of "Attention is all you need"."""
@@ -175,16 +186,28 @@ def _is_overdue(run: Run, signals: Signals, opt: str) -> bool:
 
 
 def _dies_early(run: Run, signals: Signals) -> Outcome | None:
-    """The rate is (nearly) 0 for more than 40 % of the run, from some step to the end."""
+    """The rate is (nearly) 0 for more than 40 % of the run, from some step to the end.
+
+    Decays whose lengths are usually epochs, stepped with each batch, count from a thousandth of the peak on.
+    """
     for series in process_series(run, signals, "lr"):
         if ".group" in series.name:
             continue
         steps, rates = finite_points(series)
         if len(rates) < 20 or max(rates) <= 0 or steps[-1] < 20:
             continue
-        alive = max(s for s, rate in zip(steps, rates, strict=True) if rate > 1e-5 * max(rates))
+        facts = signals.loop.get("scheduler", {}).get(str(optimizer_of(series)), {})
+        is_by_batch = facts.get("type") in _BY_EPOCH and facts.get("steps", 0) >= 0.9 * facts.get("optimizer_steps", 1)
+        least = _DEAD_BY_BATCH if is_by_batch else _DEAD
+        alive = max(s for s, rate in zip(steps, rates, strict=True) if rate > least * max(rates))
         if steps[-1] - alive > 0.4 * steps[-1] and steps[-1] - alive >= 20:
-            observed = message("health.lr_schedule_wrong.dies_early", peak=max(rates), step=alive + 1, steps=steps[-1])
+            observed = message(
+                "health.lr_schedule_wrong.dies_early",
+                peak=max(rates),
+                step=alive + 1,
+                steps=steps[-1],
+                part=f"{round(1 / least):,}",
+            )
             advice = message("health.lr_schedule_wrong.slow_down")
             return Outcome("warn", observed, where={"step": alive + 1}, advice=advice)
     return None
