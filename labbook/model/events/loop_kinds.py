@@ -111,10 +111,16 @@ class Clipping(TypedDict, total=False):
     clipped: Count
     empty: Count
     scaled: Count
-    apart: Count
     changed: Count
     limit: Finite
     kind: str
+
+
+class ClippedNorms(TypedDict, total=False):
+    """Gradient norms of an optimizer whose gradients are clipped by a call: before it, or after it."""
+
+    before: Count
+    after: Count
 
 
 class Scaling(TypedDict, total=False):
@@ -214,6 +220,7 @@ class Loop(Event, total=False):
     rng: GeneratorStates
     accumulation: dict[str, Count]
     clip: Clipping
+    clipped_norms: dict[str, ClippedNorms]
     scaler: Scaling
     toggled: list[str]
     toggled_n: Count

@@ -165,8 +165,9 @@ keyed by the number of the optimizer as text; those that would be empty are left
   calls since the first step, of those after which a number was drawn; `line`: user frame of the last.
 - `idle`: optimizers that never stepped, and how many of their parameters got a gradient and are in no other one.
 - `accumulation`: {backwards for a step: steps} (<= 20). `clip`: `empty`: calls on a norm of 0; `scaled`: calls while
-  gradients carried the factor of a scaler; `apart`: norms measured after calls on other parameters. `toggled`: names
-  whose requires_grad changed after the first step.
+  gradients carried the factor of a scaler; `changed`: calls with another limit than the one before. `clipped_norms`:
+  of an optimizer, those measured `before` clipping, and `after` calls on only some of its gradients, or others, too.
+  `toggled`: names whose requires_grad changed after the first step.
   `idle_flags`: `requires_grad` or `stop_gradient` set on a module, of which no parameter below has that value.
   `wrapper`: a class for data parallelism around a model, called or not. `collectives`: calls that the program makes
   itself, over all ranks; `first`: [call, name of the parameter whose gradient it is given, else the elements] of the

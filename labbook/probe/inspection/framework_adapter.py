@@ -124,13 +124,17 @@ class FrameworkAdapter:
         training = self.training
         local = training.local
         local.clipped = False
-        for clip in local.clips:
-            if clip.covers(scratch, optimizer, self.facts.parameters, self.values.gradient):
-                local.clipped = True
-                scratch["local"] = clip.local
-                return clip.norm
-        if local.clips and self.monitor is not None:
-            self.monitor.loop.clip["apart"] += 1
+        shares = [
+            (clip.share_of(scratch, optimizer, self.facts.parameters, self.values.gradient), clip)
+            for clip in local.clips
+        ]
+        whole = next((clip for share, clip in shares if share == "all"), None)
+        if self.monitor is not None and any(share != "none" for share, _ in shares):
+            self.monitor.loop.optimizer(recorder.index).norms["after" if whole is None else "before"] += 1
+        if whole is not None:
+            local.clipped = True
+            scratch["local"] = whole.local
+            return whole.norm
         if not recorder.budget.is_due(recorder.step + 1) or self.probe.is_profiling or self.capturing():
             return None
         began = training.clock()

@@ -21,8 +21,8 @@ class Clip:
         self._key = (len(parameters), id(parameters[0]), id(parameters[-1])) if parameters else None
         self._members = parameters
 
-    def covers(self, scratch, optimizer, parameters, gradient):
-        """Whether exactly the gradients of this optimizer were clipped; determined once for each optimizer.
+    def share_of(self, scratch, optimizer, parameters, gradient):
+        """Which gradients of an optimizer were clipped: "all" and no others, "some" or "none", determined once.
 
         Args:
             scratch: A dict that belongs to the optimizer.
@@ -31,11 +31,12 @@ class Clip:
             gradient: `gradient(parameter)` returns its gradient, or `None`.
         """
         if self._key is None:
-            return False
+            return "none"
         known = scratch.setdefault("clips", {})
         if self._key not in known:
             clipped = {id(p) for p in self._members if gradient(p) is not None}
-            known[self._key] = clipped == {id(p) for p in parameters(optimizer) if gradient(p) is not None}
+            own = {id(p) for p in parameters(optimizer) if gradient(p) is not None}
+            known[self._key] = "all" if clipped == own else "some" if clipped & own else "none"
         return known[self._key]
 
 

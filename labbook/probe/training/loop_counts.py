@@ -54,6 +54,7 @@ class OptimizerCounts:
         self.without_backward = 0
         self.stale = None
         self.scheduler = None
+        self.norms = {"before": 0, "after": 0}
 
 
 class Teacher:
@@ -106,7 +107,7 @@ class LoopCounts:
         self.teachers = {}
         self.of = {}
         self.accumulation = {}
-        self.clip = {"calls": 0, "read": 0, "clipped": 0, "empty": 0, "scaled": 0, "apart": 0, "changed": 0}
+        self.clip = {"calls": 0, "read": 0, "clipped": 0, "empty": 0, "scaled": 0, "changed": 0}
         self.scaler = {"steps": 0, "skipped": 0, "scale_last": None, "stepped": 0, "raw": 0}
         self.rng = {"checked": 0, "same": 0, "seeded": 0, "line": ""}
         self.names = {"never_grad": [], "never_called": [], "outside": [], "toggled": [], "idle_flags": []}
@@ -311,6 +312,7 @@ class LoopCounts:
             "accumulated": {key: dict(one.used) for key, one in several.items() if one.used},
             "stale": {key: one.stale for key, one in several.items() if one.stale},
             "scheduler": {key: one.scheduler for key, one in several.items() if one.scheduler},
+            "clipped_norms": {key: dict(one.norms) for key, one in several.items() if any(one.norms.values())},
         }
         return {name: value for name, value in fields.items() if value}
 

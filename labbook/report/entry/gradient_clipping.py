@@ -47,17 +47,19 @@ def _of_optimizer(run: Run) -> Mapping[str, Any]:
     return {"calls": len(values), "read": len(values), "clipped": sum(v > limit for v in values), "limit": limit}
 
 
-def norm_place(run: Run) -> str:
-    """Returns "before" or "after" for gradient norms that were all measured on that side of clipping, else "".
+def norm_place(run: Run, name: str) -> str:
+    """Returns "before" or "after" for gradient norms of an optimizer that all are on that side of clipping, else "".
 
-    Clipping of other parameters than those of the optimizer, as of a whole model with a layer that no optimizer has,
-    comes before its norm is measured. Clipping in the optimizer, as in PaddlePaddle, comes after it.
+    Where more or less is clipped than what the optimizer has, as a whole model with a layer that no optimizer has,
+    its norm is measured after clipping. Clipping in the optimizer, as in PaddlePaddle, comes after it.
+
+    Args:
+        name: Name of the series: "grad_norm", "grad_norm.opt1".
     """
-    options = (str(one.get("options", {}).get("grad_clip", "")) for s in run.signals for one in s.optimizers)
-    if any(option.startswith("ClipGradBy") for option in options):
+    index = name.partition(".opt")[2] or "0"
+    own = [one for s in run.signals for one in s.optimizers if str(one.get("index", 0)) == index]
+    if any(str(one.get("options", {}).get("grad_clip", "")).startswith("ClipGradBy") for one in own):
         return "before"
-    clips = [clip for s in run.signals if (clip := s.loop.get("clip")) and clip.get("calls")]
-    measured = sum(s.count or len(s.values) for s in run.series if s.source == "probe" and "grad_norm" in s.name)
-    if clips and not any(clip.get("apart") for clip in clips):
-        return "before"
-    return "after" if clips and sum(clip.get("apart", 0) for clip in clips) >= measured else ""
+    norms = [s.loop.get("clipped_norms", {}).get(index, {}) for s in run.signals]
+    before, after = any(one.get("before") for one in norms), any(one.get("after") for one in norms)
+    return "" if before == after else "before" if before else "after"

@@ -311,7 +311,9 @@ def _metric_row(run: Run, series: Series, limits: Limits) -> dict[str, Any]:
     return {
         "name": shorten_middle(name, limits.cell),
         "source": series.source,
-        "clipping": norm_place(run) if series.name == "grad_norm" and series.source == "probe" else "",
+        "clipping": norm_place(run, series.name)
+        if series.name.startswith("grad_norm") and series.source == "probe"
+        else "",
         "first": numbers.number(series.first, digits),
         "last": numbers.number(series.last, digits),
         "best": "" if best is None else numbers.number(best, digits),

@@ -384,5 +384,5 @@ for step in range(20):
         torch.nn.utils.clip_grad_norm_(part.parameters(), 0.1)
     rule.step()
 """
-    clip = loop(probed(sys.executable, probed.write("train.py", source), OMP_NUM_THREADS="1"))["clip"]
-    assert (clip["calls"], clip["apart"]) == (35, 15)
+    found = loop(probed(sys.executable, probed.write("train.py", source), OMP_NUM_THREADS="1"))
+    assert (found["clip"]["calls"], found["clipped_norms"]) == (35, {"0": {"before": 5, "after": 15}})

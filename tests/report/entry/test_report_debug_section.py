@@ -223,10 +223,10 @@ def test_ranges_and_punctuation_are_in_the_language(runs, notebook_zh):
     ("facts", "shown"),
     [
         ({"optimizers": ({"options": {"grad_clip": "ClipGradByGlobalNorm 5.0"}},)}, "probe, before clipping"),
-        ({"loop": {"clip": {"calls": 9, "kind": "norm"}}}, "probe, before clipping"),
-        ({"loop": {"clip": {"calls": 9, "kind": "value"}}}, "probe, before clipping"),
-        ({"loop": {"clip": {"calls": 9, "kind": "norm", "apart": 2}}}, "probe"),
-        ({"loop": {"clip": {"calls": 9, "kind": "norm", "apart": 3}}}, "probe, after clipping"),
+        ({"loop": {"clip": {"calls": 9}, "clipped_norms": {"0": {"before": 9, "after": 0}}}}, "probe, before clipping"),
+        ({"loop": {"clip": {"calls": 9}, "clipped_norms": {"0": {"before": 7, "after": 2}}}}, "probe"),
+        ({"loop": {"clip": {"calls": 9}, "clipped_norms": {"0": {"after": 3}}}}, "probe, after clipping"),
+        ({"loop": {"clip": {"calls": 9}, "clipped_norms": {"1": {"before": 9}}}}, "probe"),  # of another optimizer
         ({"loop": {"clip": {"calls": 0, "kind": None}}}, "probe"),
     ],
 )
