@@ -226,8 +226,9 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
             return fill(labels["one"], metric=name, last=value)
         return fill(labels["nonfinite"], metric=name, value=value, step=count(since))
     first, last = pair(series.first, series.last)
-    # A best value is printed when it is reached, and once more at the end.
-    if len(series.values) == 1 or (metric_kind(series.name).running_best and series.first == series.last):
+    # A best value is printed when it is reached, and once more at the end. Epochs that begin anew are no one course.
+    is_repeated = metric_kind(series.name).running_best and series.first == series.last
+    if len(series.values) == 1 or len(series.starts) > 1 or is_repeated:
         return fill(labels["one"], metric=name, last=last)
     # What the program logs is numbered as it likes, by episodes or epochs; numbers in text are no steps of a run.
     steps = series.last_step if series.source == "probe" or run.imported_from else run.steps
