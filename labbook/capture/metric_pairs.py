@@ -27,7 +27,8 @@ _PAIR = re.compile(
     rf"(?<![\w./\\-])(?P<name>(?:(?:(?:{VARIANTS})[ ])?(?:{QUALIFIERS})[ ])?"
     r"(?:\d{1,3}-?(?=nn))?[A-Za-z_][\w./@-]{0,60}"
     r"|[\u4e00-\u9fff]{1,16})"
-    rf"(?:[ ](?:sum|mean|avg|average|value|(?P<score>score)))?(?:[ ]?\((?P<note>[^()\n]{{0,40}})\))?['\"]?[↑↓]?"
+    rf"(?:[ ](?:sum|mean|avg|average|value|(?P<score>score)))?"
+    rf"(?:[ ]?(?:\(|\[(?![\d\s.+-]))(?P<note>[^()\[\]\n]{{0,40}})[)\]])?['\"]?[↑↓]?"
     rf"(?:[ ](?:on|for|over)[ ](?:the[ ])?(?P<data>[A-Za-z][\w-]{{0,30}})(?:[ ](?:set|data|dataset|split))?)?"
     r"(?:[ ]is\b)?"
     rf"(?P<separator>[ \t]*[:=][ \t]*|[ \t]+)['\"]?(?:(?:tensor|array|(?:np|numpy)\.float\d{{2}})\()?"
@@ -213,7 +214,7 @@ class _NamedValues:
         if mean is not None and name not in self.values:
             self.running.add(name)
             value = float(mean["number"])
-        self.values.setdefault(name, value)
+        self.values.setdefault(self._with_note(name, match), value)
         self._end = match.end()
 
     def _read_unknown(self, match: re.Match[str]) -> None:
@@ -233,9 +234,16 @@ class _NamedValues:
             self._split_of_unknown = SPLITS[words[0]]
         elif name in self.values and self._split_of_unknown:  # "train rec 23.6 kl 2.1 | test rec 23.3 kl 2.2"
             name = f"{self._split_of_unknown}/{name}"
+        name = self._with_note(name, match)
         if value is not None and name not in self.values:
             self.values[name] = value
             self.unsure.add(name)
+
+    def _with_note(self, name: str, match: re.Match[str]) -> str:
+        """Returns a name that came before with the word in brackets behind it: "mmd(live) 0.12 mmd(ema) 0.11"."""
+        note = (match["note"] or "").lower()
+        split, slash, bare = name.rpartition("/")
+        return f"{split}{slash}{note}_{bare}" if name in self.values and note.isalpha() else name
 
     def _with_split(self, name: str, match: re.Match[str]) -> str:
         """Returns a name with the data split that the line names for it."""

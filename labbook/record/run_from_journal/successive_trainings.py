@@ -46,6 +46,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
 
     Returns:
         `metric`: what the program reports of each training, else "loss"; `once`: whether that is one value a training.
+        `second`: the name of the series with the loss of the second one.
         `rows`, one a training: `number`, `params` (options of the optimizer, dropout, sizes of model and batch, values
         of loops around it that differ), `steps`, `first`, `best`, `last`, `duration_s`. If they differ, `best`: the
         number of the best training, `value`: its value, `series`: the name of the series with its loss. Equal ones
@@ -78,7 +79,7 @@ def successive_trainings(run: Run, processes: Sequence[ProcessEvents], script: s
     is_search = any(options) and all(row["best"] is not None for row in rows)
     results: list[float | None] = [row["best" if is_search or not reported else "last"] for row in rows]
     values = [value for value in results if value is not None and math.isfinite(value)]
-    facts = {"metric": metric or "loss", "once": is_once, "rows": rows}
+    facts = {"metric": metric or "loss", "once": is_once, "second": found[1].loss_name, "rows": rows}
     if len(values) < len(rows):
         return facts
     if not any(options):
@@ -167,9 +168,9 @@ def _is_differing(name: str, options: Sequence[Mapping[str, Any]]) -> bool:
     Args:
         options: The options of each training.
     """
-    has_it = [each for each in options if name in each]
+    has_it = [each for each in options if each.get(name, False) is not False]  # a state that is loaded adds defaults
     is_of_kind = len({each["optimizer"] for each in options}) > 1
-    return len({str(each[name]) for each in has_it}) > 1 or (len(has_it) < len(options) and not is_of_kind)
+    return len({str(each[name]) for each in has_it}) > 1 or (0 < len(has_it) < len(options) and not is_of_kind)
 
 
 def trainings_as_trials(run: Run, processes: Sequence[ProcessEvents]) -> list[TrialPart]:

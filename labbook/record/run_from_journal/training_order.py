@@ -167,16 +167,17 @@ def trainings_in_turn(process: ProcessEvents) -> list[list[Phase]]:
     a longer one is none: a test of the installation.
     """
     found: list[list[Phase]] = []
-    loads, counts = times_of_model_loads(process), count_steps(process)
+    counts, before = count_steps(process), 0
     for phase in phases_in_turn(process):
         steps = max(counts.get(optimizer.get("index", 0), 0) for optimizer in phase.optimizers)
         if steps <= _TRIED and max(counts.values()) >= _LONGER:
             continue
         goes_on = bool(found) and any(phase.models & one.models for one in found[-1])
-        if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase, loads)):
+        if goes_on or (found and _begins_from_checkpoint(process, found[-1][-1], phase, before)):
             found[-1].append(phase)
         else:
             found.append([phase])
+        before += steps
     kinds = {_kind_of(each) for each in found}
     are_alike = (len(kinds) == 1 or _has_one_loss_line(process)) and not any("" in kind for kind in kinds)
     sizes = {tuple(o.get("parameters", 0) for phase in each for o in phase.optimizers) for each in found}
@@ -229,16 +230,20 @@ def phases_in_turn(process: ProcessEvents, indices: Sequence[int] | None = None)
     return found
 
 
-def _begins_from_checkpoint(process: ProcessEvents, before: Phase, after: Phase, loads: Sequence[float]) -> bool:
+def _begins_from_checkpoint(process: ProcessEvents, before: Phase, after: Phase, steps: int) -> bool:
     """Whether a state was loaded between two phases, and the loss begins nearer to where the last one ended.
 
     So does a model that gets a part of that state, as fine-tuning with another head does, unless the first one did too.
-    `loads` are the times at which the state of a model was loaded.
+
+    Args:
+        steps: Number of steps until the end of the phase before: their events may be written later than that of a load.
     """
-    between = [e for e in process.events_of_kind(LoadedState) if before.end <= e.get("t", 0.0) <= after.begin]
-    if not any(before.end <= t <= after.begin for t in loads):
+    states = [e for e in process.events_of_kind(LoadedState) if e.get("matched", 0) > 0]
+    between = [e for e in states if e.get("t", 0.0) <= after.begin and (before.end <= e["t"] or e.get("step") == steps)]
+    models = [e["t"] for e in between if e.get("what") == "model"]
+    if not models:
         return False
-    if loads[0] >= before.end and any(e.get("matched", 0) > 0 and e.get("missing_n") for e in between):
+    if models[0] == times_of_model_loads(process)[0] and any(e.get("missing_n") for e in between):
         return True
     first, last = _ends_of_loss(process, before.optimizers[0])
     again, _ = _ends_of_loss(process, after.optimizers[0])

@@ -259,6 +259,7 @@ def metrics_section(run: Run, limits: Limits) -> dict[str, Any] | None:
         "more": every - len(rows),
         "phases": run.facts("phases"),
         "trainings": len(run.facts("trainings").get("rows") or ()) if any(s.source != "probe" for s in shown) else 0,
+        "restarted": [s.name for s in shown if len(s.starts) > 1 and not run.facts("trainings")][:_MOST_NAMED],
         "mean": _name_ended_by_mean(run, shown),
         "level": _best_level(run, shown),
         "closures": any(facts.get("closure") for framework in run.frameworks for facts in framework.optimizers)

@@ -17,7 +17,13 @@ from labbook.report.ending_exception import ending_exception, place, shorten_pat
 from labbook.report.entry.diagnosis_section import user_location
 from labbook.report.entry.model_section import loss_names_of_optimizers
 from labbook.report.numbers import count, duration, number, pair
-from labbook.report.series_choice import find_primary_series, find_training_loss, first_nonfinite_step, run_series
+from labbook.report.series_choice import (
+    find_primary_series,
+    find_training_loss,
+    first_nonfinite_step,
+    run_best,
+    run_series,
+)
 from labbook.store.text.templates import words
 from labbook.store.text.words_files import fill
 
@@ -85,7 +91,8 @@ def verdict_line(run: Run, language: str = "en") -> str:
     trainings = run.captured.get("trainings")
     series = _broken_series(run) or find_primary_series(run)
     if trainings and run.status == "finished":
-        return _trials_phrase(trainings, labels, "trainings")
+        phrase = _reported_phrase(run, series, trainings, labels) if trainings["metric"] == "loss" else ""
+        return phrase or _trials_phrase(trainings, labels, "trainings")
     trials = run.facts("trials")
     if trials.get("together") and run.status == "finished":
         return _trials_phrase(trials, labels, "trials")
@@ -119,6 +126,20 @@ def _trials_phrase(trials: Mapping[str, Any], labels: Mapping[str, Any], kind: s
     alike = len(errors) > 1 and len(set(errors)) == 1 and errors[0]
     values = {"phrase": phrase, "count": str(len(errors)), "error": _first_words(errors[0])}
     return fill(labels["trials_failed_alike" if alike else "trials_failed"], **values)
+
+
+def _reported_phrase(run: Run, series: Series | None, trainings: Mapping[str, Any], labels: Mapping[str, Any]) -> str:
+    """Returns the one result, or the best of a search, of a metric whose values are of no known training; else ""."""
+    is_one = series is not None and len(series.values) == 1
+    if series is None or series.source == "probe" or not (is_one or "best" in trainings):
+        return ""
+    value = series.last if is_one else run_best(run, series)
+    if value is None or not math.isfinite(value):
+        return ""
+    name = series.name if is_one else series.name.removeprefix("best_")
+    key = "trainings_one" if is_one else "trainings_metric"
+    total = str(len(trainings.get("rows") or ()))
+    return fill(labels[key], count=total, metric=_display_name(name), value=number(value))
 
 
 def _best_trial_phrase(trials: Mapping[str, Any], labels: Mapping[str, Any], kind: str) -> str:
@@ -205,8 +226,9 @@ def _metric(series: Series, run: Run, labels: Mapping[str, Any]) -> str:
             return fill(labels["one"], metric=name, last=value)
         return fill(labels["nonfinite"], metric=name, value=value, step=count(since))
     first, last = pair(series.first, series.last)
-    # A best value is printed when it is reached, and once more at the end.
-    if len(series.values) == 1 or (metric_kind(series.name).running_best and series.first == series.last):
+    # A best value is printed when it is reached, and once more at the end. Epochs that begin anew are no one course.
+    is_repeated = metric_kind(series.name).running_best and series.first == series.last
+    if len(series.values) == 1 or len(series.starts) > 1 or is_repeated:
         return fill(labels["one"], metric=name, last=last)
     # What the program logs is numbered as it likes, by episodes or epochs; numbers in text are no steps of a run.
     steps = series.last_step if series.source == "probe" or run.imported_from else run.steps

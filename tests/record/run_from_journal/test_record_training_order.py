@@ -35,3 +35,32 @@ def test_a_best_value_is_not_called_best_twice():
     facts = {"metric": "best_validation_accuracy", "best": 0, "value": 0.97, "rows": rows}
     run = Run("i", "finished", (), "", 0.0, script="a.py", series=(loss,), captured={"trainings": facts})
     assert run_title(run) == "a.py: finished, 2 trainings, best validation_accuracy 0.97 (training 1: lr=0.1)"
+
+
+@pytest.mark.parametrize(("step", "count"), [(4, 0), (None, 2)], ids=["resumed", "another state"])
+def test_a_training_resumes_where_the_event_of_the_last_step_is_written_after_that_of_the_load(step, count):
+    state = {"k": "loaded", "what": "model", "matched": 5, **({"step": step} if step else {})}
+    events = []
+    for at, losses in enumerate(((9.0, 5.0, 2.0, 1.0), (1.0, 0.5, 0.3, 0.1))):
+        events.append({"k": "optimizer", "index": at, "trains": at, "line": "train.py:9", "root": "Net", "tensors": 4})
+        events += [{"k": "step", "opt": at, "step": n, "loss": loss} for n, loss in enumerate(losses, 1)]
+    events.insert(4, state)
+    process = ProcessEvents("0.jsonl", tuple({**event, "t": float(t)} for t, event in enumerate(events)))
+    assert len(find_trainings([process])) == count
+
+
+@pytest.mark.parametrize(
+    ("values", "best", "title"),
+    [
+        ((0.91,), 0, "2 trainings, test_acc 0.91"),
+        ((0.91, 0.95, 0.9), 0, "2 trainings, best test_acc 0.95"),
+        ((0.91, 0.95, 0.9), None, "2 trainings, lowest median loss 0.4 on average (0.3 to 0.5)"),
+    ],
+    ids=["one result", "search", "folds"],
+)
+def test_what_a_program_reports_is_the_result_of_its_trainings_before_their_losses(values, best, title):
+    test = Series.of_values("test_acc", "text", range(1, len(values) + 1), values, axis="number")
+    facts = {"metric": "loss", "rows": [{"number": 0, "params": {}}, {"number": 1, "params": {}}]}
+    facts |= {"mean": 0.4, "low": 0.3, "high": 0.5} if best is None else {"best": best, "value": 0.3}
+    run = Run("i", "finished", (), "", 0.0, script="a.py", series=(test,), captured={"trainings": facts})
+    assert run_title(run) == f"a.py: finished, {title}"

@@ -94,3 +94,12 @@ def test_values_that_trainings_log_under_the_same_steps_are_one_after_another_an
     assert [(row["first"], row["best"], row["last"]) for row in facts["rows"]] == [
         *((0.9, 0.7, 0.7), (0.6, 0.2, 0.4), (0.5, 0.3, 0.3))
     ]
+
+
+def test_a_default_that_a_loaded_state_adds_is_no_option_of_a_trial():
+    processes = journal_of([0.1] * 2, [None] * 2)
+    (process,) = processes
+    last = next(event for event in reversed(process.events) if event["k"] == "optimizer")
+    last["options"]["differentiable"] = False
+    facts = successive_trainings(RUN, processes)
+    assert [row["params"] for row in facts["rows"]] == [{}, {}] and facts["second"] == "loss.opt1"

@@ -9,6 +9,7 @@ from labbook.model.series import Series
 from labbook.model.signals import Signals
 from labbook.report.curves import curves_svg
 from labbook.report.entry.entry_page import entry_markdown
+from labbook.report.entry.title import run_title
 
 
 @pytest.mark.parametrize(("count", "shown"), [(3, {"loss", "loss.opt1", "loss.opt2"}), (4, {"loss", "loss.opt3"})])
@@ -108,3 +109,11 @@ def test_values_of_several_trainings_are_no_course_of_one(runs, notebook, count)
     page = entry_markdown(run, notebook)
     assert f"values of all {count}, one after another: first is of training 1, best of any" in page
     assert ("| loss.opt1, training 2 |" in page) == (count == 2), "of one optimizer each"
+
+
+@pytest.mark.parametrize(("starts", "begins_anew"), [((0, 2), True), ((), False)])
+def test_epochs_that_begin_anew_are_no_course_of_one_training(runs, notebook, starts, begins_anew):
+    printed = Series.of_values("val_acc", "text", (1, 2, 3, 4), (0.5, 0.9, 0.4, 0.8), starts=starts, axis="number")
+    run = dataclasses.replace(runs["finished"](), series=(printed,), primary="val_acc")
+    assert ("The epochs begin anew: the values of val_acc are" in entry_markdown(run, notebook)) == begins_anew
+    assert ("val_acc 0.8" in run_title(run)) == begins_anew and ("0.5 → 0.8" in run_title(run)) != begins_anew
