@@ -190,7 +190,11 @@ def metrics_from_console(text: str) -> list[Series]:
     found = [_series(*one) for name, points in metrics.items() for one in _split_by_label(name, points)]
     found = [one for one in found if len(set(one.values)) > 1 or not (may_be_goal(one.name) or one.name in unsure)]
     found = [one for n, one in enumerate(found) if not any(_is_repeated(one, other) for other in found[:n])]
-    return [replace(one, axis="number") if is_of_counter and one.axis == "epoch" else one for one in found]
+    return [_numbered(one) if is_of_counter and one.axis == "epoch" else one for one in found]
+
+
+def _numbered(series: Series) -> Series:
+    return replace(series, axis="number", steps=tuple(range(1, len(series.values) + 1)))
 
 
 def _counters_as_epochs(text: str) -> tuple[str, bool]:
