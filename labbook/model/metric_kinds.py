@@ -208,16 +208,20 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
     order = {name: number for number, name in enumerate(by_epoch)}
     selecting = {_plain_words(name) for name, kind in known if kind.running_best and kind.quantity != "loss"}
 
+    has_train = any(kind.split == "train" and kind.quantity != "loss" for _, kind in known)
     is_held_out = any(not (kind.is_training or kind.running_best) for _, kind in known)
 
-    def place(found: tuple[str, MetricKind]) -> tuple[bool, int, bool, bool, int, bool, bool, bool, int]:
+    def place(found: tuple[str, MetricKind]) -> tuple[bool, float, bool, bool, int, bool, bool, bool, int]:
         name, kind = found
         # The best value on held-out data, or the reward of the last episode, says more than a training loss.
         is_repeated = kind.running_best and kind.quantity != "reward" and (is_held_out or kind.is_training)
         is_selecting = _plain_words(name) in selecting and not kind.running_best
         # Detectors and searches are never judged on what they train on.
         split = kind.split or ("val" if kind.rank == 0 else "")
-        group = is_repeated, _SPLIT_ORDER[split], bool(_COMPARED & set(name_words(name))), not is_selecting
+        # Beside a metric that is said to be of training data, one of no data is of others.
+        is_unsaid = not split and kind.quantity not in ("loss", "reward")
+        order_of_split = _SPLIT_ORDER[split] - (0.5 if is_unsaid and has_train else 0)
+        group = is_repeated, order_of_split, bool(_COMPARED & set(name_words(name))), not is_selecting
         return *group, kind.rank, kind.running_best, not by_epoch[name], not _OVER_OVERLAPS.search(name), order[name]
 
     return min(known, key=place)[0] if known else ""

@@ -1,5 +1,6 @@
 """What the name of a metric says: every word of the table, in the spellings that trainers use."""
 
+import pytest
 from order_of_tests import in_one_test
 
 from labbook.model.metric_kinds import QUANTITIES, MetricGoal, choose_metric, direction_of, metric_kind
@@ -88,3 +89,16 @@ def test_what_people_chose_comes_first_however_it_is_written():
     assert choose_metric(["loss", "val/acc", "val_loss"], MetricGoal("val_acc")) == "val/acc"
     assert choose_metric(["loss", "gap"], MetricGoal("gap")) == "gap"
     assert choose_metric(["loss", "val_loss"], MetricGoal("gap")) == "val_loss"
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        (["train_auc", "hit@10"], "hit@10"),
+        (["train_acc", "acc"], "acc"),
+        (["train_loss", "train_acc", "loss"], "train_acc"),
+        (["train_acc", "acc", "test_acc"], "test_acc"),
+    ],
+)
+def test_a_metric_of_no_said_data_comes_before_one_of_training(names, chosen):
+    assert choose_metric(names) == chosen

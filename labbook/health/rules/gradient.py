@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from labbook.health.evidence.layer_history import Parameter, parameters_of
+from labbook.health.evidence.layer_history import Parameter, parameters_of, recovers
 from labbook.health.evidence.measurements import (
     clipping,
     finite_points,
@@ -245,7 +245,7 @@ def vanishing_layers(signals: Signals) -> list[tuple[Parameter, float]]:
         return []
     last = profile[-1][1]
     found = [(parameter, norm) for parameter, norm in profile if norm / last < 1e-3 and norm < 1e-4]
-    if not found or found[0][0] is not profile[0][0]:
+    if not found or found[0][0] is not profile[0][0] or recovers(profile[0][0], profile[-1][0]):
         return []
     return found if max(_tau(profile), _tau(_profile(signals, biases=True))) > 0.6 else []
 
