@@ -57,7 +57,7 @@ def test_a_flat_loss(ask, make_series):
 
 def test_too_few_or_too_noisy_to_tell(ask, make_series):
     assert (
-        "too few measured steps after warm-up (60, 100 needed)"
+        "too few measured steps, warm-up not counted (60, 100 needed)"
         in ask("loss_not_decreasing", make_series("loss", flat(random.Random(0), n=60))).observed
     )
     wild = flat(random.Random(1), n=120, noise=1.5)

@@ -247,8 +247,8 @@ def _result_of_trainings(trainings: Mapping[str, Any]) -> dict[str, Any]:
     if result is None:
         return {}
     chosen = trainings["rows"] if "mean" in trainings else [trainings["rows"][trainings["best"]]]
-    values = {at: [row[at] for row in chosen if row.get(at) is not None] for at in ("first", "last")}
-    return {at: _value(fmean(found)) for at, found in values.items() if found} | {"best": _value(result)}
+    values = {at: [row[at] for row in chosen if row.get(at) is not None] for at in ("first", "best", "last")}
+    return {"best": _value(result)} | {at: _value(fmean(found)) for at, found in values.items() if found}
 
 
 def _value(value: float | None) -> float | int | str | None:

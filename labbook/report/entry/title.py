@@ -151,7 +151,8 @@ def _best_trial_phrase(trials: Mapping[str, Any], labels: Mapping[str, Any], kin
     if "mean" in trials:
         low, high = pair(trials["low"], trials["high"])
         metric, value = _display_name(str(trials["metric"])), number(trials["mean"])
-        key = f"{kind}_loss" if metric == "loss" else f"{kind}_mean"
+        is_last = kind == "trainings" and not trials.get("once", True)  # each has several, of which the last counts
+        key = f"{kind}_loss" if metric == "loss" else f"{kind}_last" if is_last else f"{kind}_mean"
         return fill(labels[key], count=total, metric=metric, value=value, low=low, high=high)
     if "best" not in trials:
         return fill(labels[kind], count=total)
