@@ -218,9 +218,9 @@ def choose_metric(names: Mapping[str, bool] | Iterable[str], goal: MetricGoal | 
         is_selecting = _plain_words(name) in selecting and not kind.running_best
         # Detectors and searches are never judged on what they train on.
         split = kind.split or ("val" if kind.rank == 0 else "")
-        # Beside a metric that is said to be of training data, one of no data is of others.
-        is_unsaid = not split and kind.quantity not in ("loss", "reward")
-        order_of_split = _SPLIT_ORDER[split] - (0.5 if is_unsaid and has_train else 0)
+        # Where another metric is named as one of the training data, one without a split is usually of held-out data.
+        has_no_split = not split and kind.quantity not in ("loss", "reward")
+        order_of_split = _SPLIT_ORDER[split] - (0.5 if has_no_split and has_train else 0)
         group = is_repeated, order_of_split, bool(_COMPARED & set(name_words(name))), not is_selecting
         return *group, kind.rank, kind.running_best, not by_epoch[name], not _OVER_OVERLAPS.search(name), order[name]
 

@@ -100,5 +100,5 @@ def test_what_people_chose_comes_first_however_it_is_written():
         (["train_acc", "acc", "test_acc"], "test_acc"),
     ],
 )
-def test_a_metric_of_no_said_data_comes_before_one_of_training(names, chosen):
+def test_a_metric_without_a_split_comes_before_one_of_training(names, chosen):
     assert choose_metric(names) == chosen

@@ -26,8 +26,9 @@ def input_leaves(signals: Signals) -> dict[str, list[tuple[int, int, Leaf]]]:
         if batch.get("phase") != "train":
             continue
         for leaf in batch.get("leaves", []):
-            is_state = any(_is_state(leaf, options) for options in recurrent)
-            if leaf.get("role") == "input" and leaf.get("shape", (1,)) and not is_state:  # a scalar is a setting
+            if leaf.get("role") != "input" or not leaf.get("shape", (1,)):  # a scalar is a setting, not data
+                continue
+            if not any(_is_state(leaf, options) for options in recurrent):
                 look = (batch.get("step", 0), batch.get("samples", 0), leaf)
                 found.setdefault(leaf.get("path", ""), []).append(look)
     return found

@@ -124,12 +124,12 @@ class FrameworkAdapter:
         training = self.training
         local = training.local
         local.clipped = False
-        shares = [
-            (clip.share_of(scratch, optimizer, self.facts.parameters, self.values.gradient), clip)
-            for clip in local.clips
-        ]
-        whole = next((clip for share, clip in shares if share == "all"), None)
-        if self.monitor is not None and any(share != "none" for share, _ in shares):
+        found = {}
+        for clip in local.clips:
+            share = clip.share_of(scratch, optimizer, self.facts.parameters, self.values.gradient)
+            found.setdefault(share, clip)
+        whole = found.get("all")
+        if self.monitor is not None and not found.keys() <= {"none"}:
             self.monitor.loop.optimizer(recorder.index).norms["after" if whole is None else "before"] += 1
         if whole is not None:
             local.clipped = True

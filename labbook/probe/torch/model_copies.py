@@ -198,8 +198,9 @@ class ModelCopies:
                 known = one.validates and any(root.module() is module for root in self.inspector.roots.living_models())
                 if one.validates and monitor.inside is None and not known and not (stochastic and module.training):
                     batch, monitor.fresh = monitor.fresh, None
-                    phase = (monitor.step, one.name, False, False, stochastic, True, False, batch, True)
-                    monitor.evaluation.forward(*phase)
+                    monitor.evaluation.forward(
+                        monitor.step, one.name, False, False, stochastic, other=True, batch=batch, of_copy=True
+                    )
                     self.inspector.look_at_inputs(args, kwargs)
 
         def on_output(module, args, output):
